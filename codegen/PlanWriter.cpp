@@ -1,0 +1,235 @@
+#include "codegen/PlanWriter.h"
+
+#include "ir/plan/Plan.h"
+#include "ir/tape/Tape.h"
+#include "runtime/plan_generated.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+
+namespace {
+
+plan::ElementType elementType(Type type) {
+  if (type.isF32())
+    return plan::ElementType::F32;
+  if (type.isF64())
+    return plan::ElementType::F64;
+  if (type.isBF16())
+    return plan::ElementType::BF16;
+  if (type.isF16())
+    return plan::ElementType::F16;
+  if (type.isInteger(1))
+    return plan::ElementType::I1;
+  return type.isInteger(32) ? plan::ElementType::I32 : plan::ElementType::I64;
+}
+
+plan::SlotKind slotKind(StringRef kind) {
+  return llvm::StringSwitch<plan::SlotKind>(kind)
+      .Case("arena", plan::SlotKind::Arena)
+      .Case("parameter", plan::SlotKind::Parameter)
+      .Case("optimizer_state", plan::SlotKind::OptimizerState)
+      .Case("counter", plan::SlotKind::Counter)
+      .Case("config", plan::SlotKind::Config)
+      .Case("input", plan::SlotKind::Input)
+      .Default(plan::SlotKind::Output);
+}
+
+std::unique_ptr<plan::InitializerT> initializer(DictionaryAttr attributes) {
+  auto result = std::make_unique<plan::InitializerT>();
+  result->kind = llvm::StringSwitch<plan::InitializerKind>(attributes.getAs<StringAttr>("kind").getValue())
+                     .Case("ones", plan::InitializerKind::Ones)
+                     .Case("constant", plan::InitializerKind::Constant)
+                     .Case("normal", plan::InitializerKind::Normal)
+                     .Case("uniform", plan::InitializerKind::Uniform)
+                     .Case("external", plan::InitializerKind::Embedded)
+                     .Default(plan::InitializerKind::Zeros);
+  result->a = attributes.getAs<FloatAttr>("a").getValueAsDouble();
+  result->b = attributes.getAs<FloatAttr>("b").getValueAsDouble();
+  result->stream = attributes.getAs<IntegerAttr>("stream").getInt();
+  return result;
+}
+
+uint8_t phaseNumber(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>(tape::kPhaseAttr);
+  return llvm::StringSwitch<uint8_t>(phase ? phase.getValue() : "").Case("loss", 1).Case("backward", 2).Case("optimizer", 3).Default(0);
+}
+
+class PlanSerializer {
+public:
+  explicit PlanSerializer(ModuleOp module) : module_(module) {}
+
+  LogicalResult addSlots() {
+    for (auto slot : module_.getOps<plan::SlotOp>()) {
+      if (slot.getSlot().use_empty())
+        continue;
+      if (!slot.getOffset())
+        return slot.emitError("has no offset; run plan-memory first");
+      slots_[slot.getSlot()] = result_.slots.size();
+      auto type = cast<RankedTensorType>(slot.getType());
+      auto out = std::make_unique<plan::SlotT>();
+      out->name = slot.getSym().str();
+      out->kind = slotKind(slot.getKind());
+      out->element_type = elementType(type.getElementType());
+      out->shape.assign(type.getShape().begin(), type.getShape().end());
+      out->bytes = slot.getBytes();
+      out->offset = *slot.getOffset();
+      if (auto init = slot->getAttrOfType<DictionaryAttr>(tape::kInitAttr))
+        out->initializer = initializer(init);
+      out->trainable = !slot->hasAttr(tape::kFrozenAttr);
+      result_.slots.push_back(std::move(out));
+    }
+    return success();
+  }
+
+  LogicalResult addKernels(const std::vector<KernelRecord> &records) {
+    llvm::StringMap<const KernelRecord *> bySymbol;
+    for (const KernelRecord &record : records)
+      bySymbol[record.symbol] = &record;
+    for (auto kernel : module_.getOps<plan::KernelOp>()) {
+      const KernelRecord *record = bySymbol.lookup(kernel.getSymName());
+      if (!record)
+        return kernel.emitError("has not been compiled");
+      kernels_[kernel.getSymName()] = result_.kernels.size();
+      Block &body = kernel.getBody().front();
+      auto out = std::make_unique<plan::KernelT>();
+      out->symbol = record->symbol;
+      out->units = record->units;
+      out->grain = record->grain;
+      out->result_count = body.getTerminator()->getNumOperands();
+      out->argument_count = body.getNumArguments() + out->result_count;
+      result_.kernels.push_back(std::move(out));
+    }
+    return success();
+  }
+
+  void addPrograms() {
+    for (auto program : module_.getOps<plan::ProgramOp>()) {
+      auto out = std::make_unique<plan::ProgramT>();
+      out->name = program.getSymName().str();
+      out->inputs = named(program.getInputs(), program.getInputNames());
+      out->outputs = named(program.getOutputs(), program.getOutputNames());
+      for (Operation &op : program.getBody().front())
+        out->instructions.push_back(instruction(op));
+      result_.programs.push_back(std::move(out));
+    }
+  }
+
+  plan::PlanT &plan() { return result_; }
+
+  std::string finish() {
+    flatbuffers::FlatBufferBuilder builder(1 << 20);
+    builder.Finish(plan::Plan::Pack(builder, &result_), plan::PlanIdentifier());
+    return std::string(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
+  }
+
+private:
+  std::vector<std::unique_ptr<plan::NamedSlotT>> named(ValueRange slots, ArrayAttr names) {
+    std::vector<std::unique_ptr<plan::NamedSlotT>> result;
+    for (auto [slot, name] : llvm::zip(slots, names)) {
+      result.push_back(std::make_unique<plan::NamedSlotT>());
+      result.back()->name = cast<StringAttr>(name).str();
+      result.back()->slot = slots_.lookup(slot);
+    }
+    return result;
+  }
+
+  uint32_t layerIndex(Location loc) {
+    auto [entry, isNew] = layers_.try_emplace(tape::layerName(loc), result_.layers.size());
+    if (isNew)
+      result_.layers.push_back(entry->first().str());
+    return entry->second;
+  }
+
+  std::unique_ptr<plan::InstructionT> instruction(Operation &op) {
+    auto out = std::make_unique<plan::InstructionT>();
+    out->layer = layerIndex(op.getLoc());
+    out->phase = phaseNumber(&op);
+    auto number = [&](StringRef name) { return op.hasAttr(name) ? op.getAttrOfType<IntegerAttr>(name).getInt() : 0; };
+    out->flops = number("flops");
+    out->bytes_moved = number("bytes");
+    llvm::TypeSwitch<Operation *>(&op)
+        .Case([&](plan::LaunchOp launch) { out->body.Set(launchBody(launch)); })
+        .Case([&](plan::MatmulOp matmul) { out->body.Set(matmulBody(matmul)); })
+        .Case([&](plan::CopyOp copy) { out->body.Set(copyBody(copy)); });
+    return out;
+  }
+
+  plan::LaunchT launchBody(plan::LaunchOp launch) {
+    plan::LaunchT out;
+    out.kernel = kernels_.lookup(launch.getKernel());
+    for (Value slot : launch.getOperands())
+      out.arguments.push_back(slots_.lookup(slot));
+    return out;
+  }
+
+  plan::MatmulT matmulBody(plan::MatmulOp matmul) {
+    plan::MatmulT out;
+    out.a = slots_.lookup(matmul.getReads()[0]);
+    out.b = slots_.lookup(matmul.getReads()[1]);
+    out.c = slots_.lookup(matmul.getWrites()[0]);
+    ArrayRef<int64_t> sizes = matmul.getSizes(), strides = matmul.getStrides(), batch = matmul.getBatch();
+    out.m = sizes[0];
+    out.n = sizes[1];
+    out.k = sizes[2];
+    out.a_row_stride = strides[0];
+    out.a_column_stride = strides[1];
+    out.b_row_stride = strides[2];
+    out.b_column_stride = strides[3];
+    out.c_row_stride = strides[4];
+    out.c_column_stride = strides[5];
+    for (size_t i = 0; i < batch.size(); i += 4)
+      out.batch.push_back({batch[i], batch[i + 1], batch[i + 2], batch[i + 3]});
+    return out;
+  }
+
+  plan::CopyT copyBody(plan::CopyOp copy) {
+    plan::CopyT out;
+    out.source = slots_.lookup(copy.getReads()[0]);
+    out.destination = slots_.lookup(copy.getWrites()[0]);
+    out.bytes = tape::totalBytes({copy.getReads()[0].getDefiningOp<plan::SlotOp>().getType()});
+    return out;
+  }
+
+  ModuleOp module_;
+  plan::PlanT result_;
+  llvm::DenseMap<Value, uint32_t> slots_;
+  llvm::StringMap<uint32_t> kernels_, layers_;
+};
+
+} // namespace
+
+FailureOr<std::string> writePlan(ModuleOp module, const std::vector<KernelRecord> &kernels, const PlanInfo &info) {
+  PlanSerializer serializer(module);
+  if (failed(serializer.addSlots()) || failed(serializer.addKernels(kernels)))
+    return failure();
+  serializer.addPrograms();
+
+  plan::PlanT &plan = serializer.plan();
+  plan.compiler = "tapeout " TAPEOUT_VERSION;
+  plan.options = info.options;
+  plan.target = info.target;
+  plan.optimizer = info.optimizer;
+  plan.model = std::make_unique<plan::ModelT>();
+  plan.model->name = info.modelName;
+  plan.model->task = static_cast<plan::Task>(info.task);
+  plan.model->batch = info.batch;
+  plan.model->context = info.context;
+  plan.model->vocabulary = info.vocabulary;
+  plan.model->ignore_index = info.ignoreIndex;
+  plan.arena_bytes = module->getAttrOfType<IntegerAttr>("plan.arena_bytes").getInt();
+  plan.persistent_bytes = module->getAttrOfType<IntegerAttr>("plan.persistent_bytes").getInt();
+  for (const auto &[name, value] : info.defaults) {
+    plan.defaults.push_back(std::make_unique<plan::DefaultT>());
+    plan.defaults.back()->name = name;
+    plan.defaults.back()->value = value;
+  }
+  return serializer.finish();
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,35 @@
+// Serializes a planned module (plan dialect) into the FlatBuffer of runtime/plan.fbs.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeout::codegen {
+
+/// What a plan says about a kernel, in the target's units.
+struct KernelRecord {
+  std::string symbol;
+  uint64_t units = 0;
+  uint64_t grain = 1;
+};
+
+/// What the plan carries besides the IR.
+struct PlanInfo {
+  std::string modelName;
+  uint8_t task = 0; ///< Task of runtime/plan.fbs
+  int64_t batch = 1, context = 0, vocabulary = 0, ignoreIndex = -100;
+  std::string target;
+  std::string options;   ///< the compile options, as text
+  std::string optimizer; ///< adamw, ...
+  std::vector<std::pair<std::string, double>> defaults; ///< hyperparameters by name
+};
+
+/// The bytes of the plan. `kernels` has one record for every plan.kernel of the module.
+/// Errors (a failure) are diagnostics: a slot without offset, a kernel without record.
+mlir::FailureOr<std::string> writePlan(mlir::ModuleOp module, const std::vector<KernelRecord> &kernels, const PlanInfo &info);
+
+} // namespace tapeout::codegen

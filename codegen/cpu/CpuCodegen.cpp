@@ -1,0 +1,88 @@
+#include "codegen/cpu/CpuCodegen.h"
+
+#include "codegen/cpu/LowerToLlvm.h"
+#include "codegen/cpu/MathExpansion.h"
+#include "codegen/cpu/Schedules.h"
+#include "codegen/cpu/SharedObject.h"
+#include "ir/tape/Tape.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
+
+FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) {
+  for (Operation &op : frame.region->without_terminator())
+    if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
+      return buildRowMovement(kernel, frame, &op);
+  Operation *last = frame.terminator()->getOperand(0).getDefiningOp();
+  auto facts = dyn_cast_or_null<tape::FactsOpInterface>(last);
+  if (facts && facts.getFusionKind() == tape::FusionKind::Reduction)
+    return buildReduction(kernel, frame);
+  return buildElementwise(kernel, frame);
+}
+
+LogicalResult checkTypes(plan::KernelOp kernel) {
+  Block &region = kernel.getBody().front();
+  if (region.getTerminator()->getNumOperands() == 0)
+    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
+  auto supported = [](Type element) {
+    return element.isF32() || element.isF64() || element.isInteger(1) || element.isInteger(32) || element.isInteger(64);
+  };
+  for (Operation &op : region)
+    for (Value value : op.getOperands())
+      if (!supported(tape::elementOf(value)))
+        return op.emitError("element type ") << tape::elementOf(value) << " is not supported on the target cpu";
+  return success();
+}
+
+// Appends the kernel's function to `functions`.
+FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions) {
+  if (failed(checkTypes(kernel)))
+    return failure();
+  OpBuilder builder(kernel.getContext());
+  builder.setInsertionPointToEnd(functions.getBody());
+  Block *entry = createKernelFunction(builder, kernel.getLoc(), kernel.getSymName());
+  builder.setInsertionPointToStart(entry);
+
+  KernelBuilder words(builder, kernel.getLoc());
+  KernelFrame frame{&kernel.getBody().front(), {}, {}, entry->getArgument(1), entry->getArgument(2)};
+  unsigned arguments = frame.region->getNumArguments(), results = frame.terminator()->getNumOperands();
+  for (unsigned i = 0; i < arguments + results; ++i)
+    (i < arguments ? frame.operands : frame.results).push_back(words.loadPointer(entry->getArgument(0), i));
+
+  FailureOr<WorkUnits> units = buildBody(words, frame);
+  if (failed(units))
+    return failure();
+  finishKernelFunction(builder, entry);
+  if (failed(expandMath(entry->getParentOp())))
+    return failure();
+  uint64_t grain = (kGrainElements + units->elements - 1) / units->elements;
+  return CompiledKernel{kernel.getSymName().str(), static_cast<uint64_t>(units->count), grain, arguments + results, results};
+}
+
+} // namespace
+
+FailureOr<CpuModule> compileCpuKernels(ModuleOp planModule, const CpuOptions &options) {
+  loadCodegenDialects(*planModule.getContext());
+  CpuModule result;
+  std::vector<OwningOpRef<ModuleOp>> parts(std::max(1u, options.threads)); // one for each compiling thread
+  for (OwningOpRef<ModuleOp> &part : parts)
+    part = ModuleOp::create(planModule.getLoc());
+
+  for (plan::KernelOp kernel : planModule.getOps<plan::KernelOp>()) {
+    FailureOr<CompiledKernel> compiled = buildKernel(kernel, *parts[result.kernels.size() % parts.size()]);
+    if (failed(compiled))
+      return failure();
+    result.kernels.push_back(std::move(*compiled));
+  }
+  FailureOr<std::string> sharedObject = makeSharedObject(parts, options.dumpDirectory);
+  if (failed(sharedObject))
+    return failure();
+  result.sharedObject = std::move(*sharedObject);
+  return result;
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,96 @@
+#include "codegen/cpu/Expression.h"
+
+#include "ir/tape/Tape.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+
+FailureOr<Expression> Expression::build(ValueRange roots, IterationSpace &space) {
+  while (true) {
+    Expression expression;
+    for (Value root : roots) {
+      std::optional<Use> use = expression.visit(root, space.rowMajor(), space);
+      if (!use)
+        break;
+      expression.roots_.push_back(*use);
+    }
+    if (expression.roots_.size() == roots.size())
+      return expression;
+    if (!space.cut())
+      return expression.failed_->emitError("cannot be part of this kernel: it is neither elementwise nor a strided access");
+  }
+}
+
+std::optional<Expression::Use> Expression::visit(Value value, View view, IterationSpace &space) {
+  Operation *op = value.getDefiningOp();
+  failed_ = op;
+  if (auto access = dyn_cast_or_null<tape::AccessOpInterface>(op)) {
+    std::optional<tape::StridedAccess> strided = access.getAccess();
+    std::optional<View> operand = strided ? space.compose(view, tape::shapeOf(value), *strided) : std::nullopt;
+    return operand ? visit(op->getOperand(0), *operand, space) : std::nullopt;
+  }
+
+  unsigned result = op ? cast<OpResult>(value).getResultNumber() : 0;
+  Node node{op ? op->getResult(0) : value, view, {}};
+  for (auto [number, known] : llvm::enumerate(nodes_))
+    if (known.value == node.value && known.view.offset == view.offset && known.view.strides == view.strides)
+      return Use{static_cast<unsigned>(number), result};
+  if (op) {
+    if (cast<tape::FactsOpInterface>(op).getFusionKind() != tape::FusionKind::Elementwise)
+      return std::nullopt;
+    View everywhere{0, SmallVector<int64_t, 6>(view.strides.size(), 0)};
+    for (Value operand : op->getOperands()) {
+      std::optional<Use> use = visit(operand, tape::rankOf(operand) == 0 ? everywhere : view, space);
+      if (!use)
+        return std::nullopt;
+      node.operands.push_back(*use);
+    }
+  }
+  nodes_.push_back(std::move(node));
+  return Use{static_cast<unsigned>(nodes_.size() - 1), result};
+}
+
+KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &node, const NodeValues &known,
+                                           ValueRange indices, Lanes lanes) const {
+  Value offset = kernel.linear(node.view.offset, node.view.strides, indices);
+  int64_t laneStride = node.view.strides.back();
+  if (auto argument = dyn_cast<BlockArgument>(node.value))
+    return {kernel.load(pointers_[argument.getArgNumber()], tape::elementOf(argument), offset, laneStride, lanes)};
+
+  KernelBuilder::Values operands, results;
+  for (Use operand : node.operands)
+    operands.push_back(known[operand.node][operand.result]);
+  Value index = kernel.sequence(offset, laneStride, lanes.count);
+  cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
+      .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
+  kernel.eraseIfUnused(index);
+  return results;
+}
+
+void Expression::emitInvariants(KernelBuilder &kernel, ArrayRef<Value> pointers, unsigned laneCount) {
+  pointers_.assign(pointers.begin(), pointers.end());
+  invariants_.assign(nodes_.size(), {});
+  NodeValues scalars(nodes_.size());
+  for (auto [number, node] : llvm::enumerate(nodes_)) {
+    if (!isInvariant(node.view))
+      continue;
+    KernelBuilder::Values indices(node.view.strides.size(), kernel.integer(0));
+    scalars[number] = emitNode(kernel, node, scalars, indices, {1, 1});
+    for (Value scalar : scalars[number])
+      invariants_[number].push_back(kernel.splat(scalar, laneCount));
+  }
+}
+
+KernelBuilder::Values Expression::emit(KernelBuilder &kernel, ValueRange indices, Lanes lanes) const {
+  NodeValues values(invariants_);
+  for (auto [number, node] : llvm::enumerate(nodes_))
+    if (values[number].empty())
+      values[number] = emitNode(kernel, node, values, indices, lanes);
+  KernelBuilder::Values results;
+  for (Use root : roots_)
+    results.push_back(values[root.node][root.result]);
+  return results;
+}
+
+} // namespace tapeout::codegen

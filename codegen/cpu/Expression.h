@@ -1,0 +1,49 @@
+// The element-by-element computation of a kernel's region: what one lane of the iteration space needs, in order.
+//
+// Each node is one tape value seen through one view. Injective ops leave no node, they only change the view; elementwise
+// ops give their scalar body; arguments are loaded. Values that are the same for every element (rank-0 operands,
+// hyperparameters, constants) are computed once, before the loops.
+#pragma once
+
+#include "codegen/cpu/IterationSpace.h"
+#include "codegen/cpu/KernelBuilder.h"
+
+namespace tapeout::codegen {
+
+class Expression {
+public:
+  /// Roots are tape values whose elements, in row-major order, are those of the space; cuts the space as accesses need.
+  /// Fails, with a message on the op, where a value can neither be computed element by element nor read in strides.
+  static mlir::FailureOr<Expression> build(mlir::ValueRange roots, IterationSpace &space);
+
+  /// Computes what does not depend on the element. Call once, at the start of the kernel.
+  void emitInvariants(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> pointers, unsigned laneCount);
+
+  /// One value per root, at the element with these indices (one per dimension of the space) and those after it.
+  KernelBuilder::Values emit(KernelBuilder &kernel, mlir::ValueRange indices, Lanes lanes) const;
+
+private:
+  struct Use {
+    unsigned node, result;
+  };
+  struct Node {
+    mlir::Value value; // an argument of the region, or the first result of an op
+    View view;
+    llvm::SmallVector<Use, 4> operands;
+  };
+  using NodeValues = llvm::SmallVector<KernelBuilder::Values>;
+
+  // None, and failed_ set, where the space must be cut first or nothing helps.
+  std::optional<Use> visit(mlir::Value value, View view, IterationSpace &space);
+  // All results of the node.
+  KernelBuilder::Values emitNode(KernelBuilder &kernel, const Node &node, const NodeValues &known,
+                                 mlir::ValueRange indices, Lanes lanes) const;
+
+  llvm::SmallVector<Node> nodes_; // operands before their users
+  llvm::SmallVector<Use> roots_;
+  llvm::SmallVector<mlir::Value> pointers_;
+  NodeValues invariants_; // in all lanes; empty for other nodes
+  mlir::Operation *failed_ = nullptr;
+};
+
+} // namespace tapeout::codegen

@@ -1,0 +1,242 @@
+#include "codegen/cpu/KernelBuilder.h"
+
+#include "ir/tape/Tape.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+
+//===- Integers -------------------------------------------------------------------------------------------------------===//
+
+Value KernelBuilder::integer(int64_t value) {
+  return builder_.create<arith::ConstantOp>(loc_, builder_.getI64IntegerAttr(value));
+}
+Value KernelBuilder::add(Value a, Value b) { return builder_.createOrFold<arith::AddIOp>(loc_, a, b); }
+Value KernelBuilder::multiply(Value a, int64_t factor) {
+  return factor == 1 ? a : builder_.createOrFold<arith::MulIOp>(loc_, a, integer(factor));
+}
+Value KernelBuilder::divide(Value a, int64_t divisor) {
+  return divisor == 1 ? a : builder_.createOrFold<arith::DivUIOp>(loc_, a, integer(divisor));
+}
+Value KernelBuilder::remainder(Value a, int64_t divisor) {
+  return divisor == 1 ? integer(0) : builder_.createOrFold<arith::RemUIOp>(loc_, a, integer(divisor));
+}
+Value KernelBuilder::minimum(Value a, Value b) { return builder_.createOrFold<arith::MinSIOp>(loc_, a, b); }
+Value KernelBuilder::equal(Value a, int64_t b) {
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::eq, a, integer(b));
+}
+Value KernelBuilder::inRange(Value a, int64_t bound) {
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ult, toIndex(a), integer(bound));
+}
+Value KernelBuilder::toIndex(Value a) {
+  return a.getType().isInteger(64) ? a : builder_.create<arith::ExtSIOp>(loc_, builder_.getI64Type(), a);
+}
+
+KernelBuilder::Values KernelBuilder::delinearize(Value number, ArrayRef<int64_t> extents) {
+  Values indices(extents.size());
+  for (size_t i = extents.size(); i-- > 0;) {
+    indices[i] = i == 0 ? number : remainder(number, extents[i]);
+    if (i > 0)
+      number = divide(number, extents[i]);
+  }
+  return indices;
+}
+
+Value KernelBuilder::linear(int64_t offset, ArrayRef<int64_t> strides, ValueRange indices) {
+  Value sum;
+  for (auto [stride, index] : llvm::zip_equal(strides, indices)) {
+    if (stride == 0)
+      continue;
+    Value term = multiply(index, stride);
+    sum = sum ? add(sum, term) : term;
+  }
+  if (!sum)
+    return integer(offset);
+  return offset == 0 ? sum : add(sum, integer(offset));
+}
+
+//===- Control flow ---------------------------------------------------------------------------------------------------===//
+
+void KernelBuilder::loop(Value from, Value to, int64_t step, Ref<void(Value)> body) {
+  loop(from, to, step, {}, [&](Value i, Values) {
+    body(i);
+    return Values();
+  });
+}
+
+KernelBuilder::Values KernelBuilder::loop(Value from, Value to, int64_t step, ValueRange carried,
+                                          Ref<Values(Value, Values)> body) {
+  auto loop = builder_.create<scf::ForOp>(loc_, from, to, integer(step), carried,
+                                          [&](OpBuilder &, Location loc, Value i, ValueRange arguments) {
+                                            OpBuilder::InsertionGuard guard(builder_);
+                                            Block *block = i.getParentBlock();
+                                            builder_.setInsertionPointToEnd(block);
+                                            builder_.create<scf::YieldOp>(loc, body(i, Values(arguments)));
+                                          });
+  return Values(loop.getResults());
+}
+
+void KernelBuilder::ifElse(Value condition, Ref<void()> then, Ref<void()> otherwise) {
+  auto op = builder_.create<scf::IfOp>(loc_, condition, /*withElseRegion=*/bool(otherwise));
+  OpBuilder::InsertionGuard guard(builder_);
+  builder_.setInsertionPointToStart(op.thenBlock());
+  then();
+  if (otherwise) {
+    builder_.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+}
+void KernelBuilder::ifThen(Value condition, Ref<void()> then) { ifElse(condition, then, nullptr); }
+
+void KernelBuilder::vectors(int64_t extent, unsigned count, Ref<void(Value, Lanes)> body) {
+  int64_t whole = extent / count * count;
+  if (whole > 0)
+    loop(integer(0), integer(whole), count, [&](Value i) { body(i, {count, count}); });
+  if (whole < extent)
+    body(integer(whole), {count, static_cast<unsigned>(extent - whole)});
+}
+
+//===- Lanes ----------------------------------------------------------------------------------------------------------===//
+
+Type KernelBuilder::laneType(Type element, unsigned count) const {
+  return count == 1 ? element : VectorType::get({count}, element);
+}
+
+Value KernelBuilder::splat(Value scalar, unsigned count) {
+  if (count == 1)
+    return scalar;
+  Value vector = builder_.create<LLVM::PoisonOp>(loc_, laneType(scalar.getType(), count));
+  vector = builder_.create<LLVM::InsertElementOp>(loc_, vector, scalar, integer(0));
+  return builder_.create<LLVM::ShuffleVectorOp>(loc_, vector, vector, SmallVector<int32_t>(count, 0));
+}
+
+Value KernelBuilder::sequence(Value base, int64_t stride, unsigned count) {
+  if (count == 1)
+    return base;
+  SmallVector<int64_t> steps;
+  for (unsigned lane = 0; lane < count; ++lane)
+    steps.push_back(lane * stride);
+  auto type = cast<VectorType>(laneType(builder_.getI64Type(), count));
+  Value offsets = builder_.create<arith::ConstantOp>(loc_, DenseElementsAttr::get(type, ArrayRef(steps)));
+  return builder_.create<arith::AddIOp>(loc_, splat(base, count), offsets);
+}
+
+Value KernelBuilder::constant(Type element, unsigned count, double number) {
+  TypedAttr attr;
+  if (isa<FloatType>(element))
+    attr = builder_.getFloatAttr(element, number);
+  else
+    attr = builder_.getIntegerAttr(element, static_cast<int64_t>(number));
+  if (count > 1)
+    attr = DenseElementsAttr::get(cast<VectorType>(laneType(element, count)), Attribute(attr));
+  return builder_.create<arith::ConstantOp>(loc_, attr);
+}
+
+Value KernelBuilder::mask(Lanes lanes) {
+  SmallVector<bool> bits(lanes.count, false);
+  std::fill_n(bits.begin(), lanes.active, true);
+  auto type = cast<VectorType>(laneType(builder_.getI1Type(), lanes.count));
+  return builder_.create<arith::ConstantOp>(loc_, DenseElementsAttr::get(type, ArrayRef(bits)));
+}
+
+// Integers are 1: a body may divide by them.
+Value KernelBuilder::inactive(Type memory, unsigned count) {
+  return constant(memory, count, memory.isInteger(32) || memory.isInteger(64));
+}
+
+Value KernelBuilder::selectActive(Lanes lanes, Value value, Value other) {
+  if (lanes.active == lanes.count)
+    return value;
+  return builder_.create<arith::SelectOp>(loc_, mask(lanes), value, other);
+}
+
+Value KernelBuilder::addElements(Value a, Value b) { return builder_.create<arith::AddFOp>(loc_, a, b); }
+
+Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine) {
+  auto type = dyn_cast<VectorType>(vector.getType());
+  if (!type)
+    return vector;
+  int64_t half = type.getNumElements() / 2;
+  auto part = [&](int64_t from) -> Value {
+    if (half == 1)
+      return builder_.create<LLVM::ExtractElementOp>(loc_, vector, integer(from));
+    return builder_.create<LLVM::ShuffleVectorOp>(loc_, vector, vector,
+                                                  llvm::to_vector(llvm::seq<int32_t>(from, from + half)));
+  };
+  Value low = part(0), high = part(half);
+  return combineLanes(combine(low, high), combine);
+}
+
+//===- Memory ---------------------------------------------------------------------------------------------------------===//
+
+Type KernelBuilder::memoryType(Type element) const { return element.isInteger(1) ? builder_.getI8Type() : element; }
+
+Value KernelBuilder::address(Value pointer, Type element, Value offset) {
+  return builder_.create<LLVM::GEPOp>(loc_, pointer.getType(), element, pointer, LLVM::GEPArg(offset), /*inbounds=*/true);
+}
+
+Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t stride, Lanes lanes) {
+  Type memory = memoryType(element), type = laneType(memory, lanes.count);
+  unsigned alignment = tape::elementBytes(element);
+  Value value;
+  if (lanes.count == 1 || stride == 0) {
+    value = builder_.create<LLVM::LoadOp>(loc_, memory, address(pointer, memory, offset), alignment);
+    if (lanes.count > 1)
+      value = splat(value, lanes.count);
+  } else if (stride == 1 && lanes.active == lanes.count) {
+    value = builder_.create<LLVM::LoadOp>(loc_, type, address(pointer, memory, offset), alignment);
+  } else if (stride == 1) {
+    value = builder_.create<LLVM::MaskedLoadOp>(loc_, type, address(pointer, memory, offset), mask(lanes),
+                                                ValueRange{inactive(memory, lanes.count)}, alignment);
+  } else {
+    value = inactive(memory, lanes.count);
+    for (unsigned lane = 0; lane < lanes.active; ++lane) {
+      Value place = address(pointer, memory, add(offset, integer(lane * stride)));
+      Value scalar = builder_.create<LLVM::LoadOp>(loc_, memory, place, alignment);
+      value = builder_.create<LLVM::InsertElementOp>(loc_, value, scalar, integer(lane));
+    }
+  }
+  if (memory == element)
+    return value;
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ne, value, constant(memory, lanes.count, 0));
+}
+
+void KernelBuilder::store(Value pointer, Value offset, Value value, Lanes lanes) {
+  Type element = getElementTypeOrSelf(value.getType()), memory = memoryType(element);
+  unsigned alignment = tape::elementBytes(element);
+  if (memory != element)
+    value = builder_.create<arith::ExtUIOp>(loc_, laneType(memory, lanes.count), value);
+  Value place = address(pointer, memory, offset);
+  if (lanes.active == lanes.count)
+    builder_.create<LLVM::StoreOp>(loc_, value, place, alignment);
+  else
+    builder_.create<LLVM::MaskedStoreOp>(loc_, value, place, mask(lanes), alignment);
+}
+
+Value KernelBuilder::loadPointer(Value table, int64_t index) {
+  Value place = builder_.create<LLVM::GEPOp>(loc_, table.getType(), table.getType(), table,
+                                             LLVM::GEPArg(static_cast<int32_t>(index)), /*inbounds=*/true);
+  return builder_.create<LLVM::LoadOp>(loc_, table.getType(), place, 8);
+}
+
+void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset, Type element, int64_t extent) {
+  vectors(extent, 16, [&](Value i, Lanes lanes) {
+    store(to, add(toOffset, i), load(from, element, add(fromOffset, i), 1, lanes), lanes);
+  });
+}
+
+void KernelBuilder::eraseIfUnused(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isOpTriviallyDead(op))
+    return;
+  SmallVector<Value> operands(op->getOperands());
+  op->erase();
+  for (Value operand : operands)
+    eraseIfUnused(operand);
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,83 @@
+// The words that kernel schedules are written in: loops over i64, and lanes of elements. Hides the MLIR dialects.
+#pragma once
+
+#include "mlir/IR/Builders.h"
+
+namespace tapeout::codegen {
+
+/// Elements handled at once: `count` is 16, or 1 where vectors are not worth it; only the first `active` touch memory.
+struct Lanes {
+  unsigned count, active;
+};
+
+class KernelBuilder {
+public:
+  using Value = mlir::Value;
+  using Values = llvm::SmallVector<mlir::Value>;
+  template <typename T> using Ref = llvm::function_ref<T>;
+
+  KernelBuilder(mlir::OpBuilder &builder, mlir::Location loc) : builder_(builder), loc_(loc) {}
+  mlir::OpBuilder &builder() { return builder_; }
+  mlir::Location loc() const { return loc_; }
+
+  // Integers of 64 bits: units, loop counters and offsets.
+  Value integer(int64_t value);
+  Value add(Value a, Value b);
+  Value multiply(Value a, int64_t factor);
+  Value divide(Value a, int64_t divisor);    // a >= 0
+  Value remainder(Value a, int64_t divisor); // a >= 0
+  Value minimum(Value a, Value b);
+  Value equal(Value a, int64_t b);
+  /// 0 <= a < b for an i32 or i64 of any value.
+  Value inRange(Value a, int64_t bound);
+  Value toIndex(Value a); // i32 or i64 to i64
+  /// Indices of the dimensions `extents` of the element with this row-major number.
+  Values delinearize(Value number, llvm::ArrayRef<int64_t> extents);
+  /// offset + sum of strides[i] * indices[i].
+  Value linear(int64_t offset, llvm::ArrayRef<int64_t> strides, mlir::ValueRange indices);
+
+  // Control flow.
+  void loop(Value from, Value to, int64_t step, Ref<void(Value)> body);
+  /// A loop that carries values around; returns them as they leave it.
+  Values loop(Value from, Value to, int64_t step, mlir::ValueRange carried, Ref<Values(Value, Values)> body);
+  void ifElse(Value condition, Ref<void()> then, Ref<void()> otherwise);
+  void ifThen(Value condition, Ref<void()> then);
+  /// [from, to) in whole vectors of `count` lanes, then what is left of `extent` (to == its last whole vector's end).
+  /// body(i, lanes) handles elements i, i + 1, ...
+  void vectors(int64_t extent, unsigned count, Ref<void(Value, Lanes)> body);
+
+  // Lanes.
+  mlir::Type laneType(mlir::Type element, unsigned count) const;
+  Value splat(Value scalar, unsigned count);
+  /// base, base + stride, base + 2 * stride, ...
+  Value sequence(Value base, int64_t stride, unsigned count);
+  /// `number` of the element type in all lanes (element type float or integer).
+  Value constant(mlir::Type element, unsigned count, double number);
+  /// value where a lane is active, `other` elsewhere.
+  Value selectActive(Lanes lanes, Value value, Value other);
+  Value addElements(Value a, Value b); // floats
+  /// Combines all lanes: i with i + count/2, and so on, so that the order never depends on the instruction set.
+  Value combineLanes(Value vector, Ref<Value(Value, Value)> combine);
+
+  // Memory. A bool takes one byte, 0 or 1. Offsets count elements. Inactive lanes
+  // never touch memory; their values mean nothing.
+  Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes);
+  void store(Value pointer, Value offset, Value value, Lanes lanes);
+  Value loadPointer(Value table, int64_t index);
+  /// Copies `extent` elements; the pieces may not overlap.
+  void copy(Value from, Value fromOffset, Value to, Value toOffset, mlir::Type element, int64_t extent);
+
+  /// Removes the op of a value that nobody uses, and what only it used.
+  void eraseIfUnused(Value value);
+
+private:
+  mlir::Type memoryType(mlir::Type element) const;
+  Value address(Value pointer, mlir::Type element, Value offset);
+  Value mask(Lanes lanes);
+  Value inactive(mlir::Type memory, unsigned count);
+
+  mlir::OpBuilder &builder_;
+  mlir::Location loc_;
+};
+
+} // namespace tapeout::codegen

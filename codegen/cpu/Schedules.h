@@ -1,0 +1,41 @@
+// The loop structures of kernels. Each fills the body of one function; the caller has made the function.
+#pragma once
+
+#include "codegen/cpu/KernelBuilder.h"
+#include "ir/plan/Plan.h"
+
+namespace tapeout::codegen {
+
+/// What a kernel's function is given, and the region that says what to compute.
+struct KernelFrame {
+  mlir::Block *region;                      // tape ops, ended by tape.yield
+  llvm::SmallVector<mlir::Value> operands;  // pointers
+  llvm::SmallVector<mlir::Value> results;   // pointers
+  mlir::Value begin, end;                   // units to compute
+
+  mlir::Operation *terminator() const { return region->getTerminator(); }
+};
+
+/// How a kernel may be divided among threads.
+struct WorkUnits {
+  int64_t count;
+  int64_t elements; // computed or moved by one unit
+};
+
+/// Results of one element count, each element computed on its own. Units are rows of the last dimension, in chunks.
+mlir::FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame);
+
+/// Every result is a reduction of one computed tensor, over the same dimensions.
+///   Last dimensions reduced: a unit is a row; 64 partial results by element index, combined by one fixed tree.
+///   Others: a unit is 64 columns; rows in order, blocks of 128 rows first, which keeps long sums accurate.
+mlir::FailureOr<WorkUnits> buildReduction(KernelBuilder &kernel, const KernelFrame &frame);
+
+/// Ops that move whole rows: embedding, embedding_grad, split, concatenate.
+///   embedding: a row is NaN where an id is outside the table, so that the loss reports it.
+///   embedding_grad: a unit is 64 columns of the table; ids in order; ids outside the table are skipped.
+mlir::FailureOr<WorkUnits> buildRowMovement(KernelBuilder &kernel, const KernelFrame &frame, mlir::Operation *op);
+
+/// 1 where some tensor of more than one element is f64 (the vector math is f32) or nothing has 16 elements, else 16.
+unsigned chooseLanes(mlir::Block *region);
+
+} // namespace tapeout::codegen

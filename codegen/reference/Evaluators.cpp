@@ -1,0 +1,205 @@
+#include "codegen/reference/Evaluators.h"
+
+#include "codegen/reference/Kernels.h"
+#include "codegen/reference/ScalarProgram.h"
+#include "ir/tape/Embedding.h"
+#include "ir/tape/MatMul.h"
+#include "ir/tape/Reduction.h"
+#include "ir/tape/Shape.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace tapeout::tape;
+
+namespace tapeout::codegen::reference {
+
+namespace {
+using Inputs = ArrayRef<const Values *>;
+using Outputs = ArrayRef<Values *>;
+using Ints = SmallVector<int64_t>;
+
+int64_t productOf(ArrayRef<int64_t> extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents)
+    product *= extent;
+  return product;
+}
+
+FailureOr<Evaluator> elementwise(Operation *op) {
+  FailureOr<Bytecode> code = translateElementwise(op);
+  if (failed(code))
+    return failure();
+  return Evaluator([code = std::move(*code)](Inputs inputs, Outputs outputs) {
+    SmallVector<const double *> sources;
+    SmallVector<double *> targets;
+    for (const Values *input : inputs)
+      sources.push_back(input->data());
+    for (Values *output : outputs)
+      targets.push_back(output->data());
+    code.run(sources, targets, outputs[0]->size());
+    return success();
+  });
+}
+
+FailureOr<Evaluator> reduction(ReduceOp op) {
+  FailureOr<Bytecode> code = translateCombiner(op);
+  if (failed(code))
+    return failure();
+  ArrayRef<int64_t> shape = shapeOf(op.getOperand()), dimensions = op.getDimensions();
+  int64_t outer = productOf(shape.take_front(dimensions.front()));
+  int64_t inner = productOf(shape.drop_front(dimensions.back() + 1));
+  int64_t extent = productOf(shape) / outer / inner;
+  return Evaluator([=, code = std::move(*code), type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    reduce(code, inputs[0]->data(), outputs[0]->data(), outer, extent, inner);
+    roundTo(type, *outputs[0]);
+    return success();
+  });
+}
+
+FailureOr<Evaluator> access(AccessOpInterface op) {
+  std::optional<StridedAccess> access = op.getAccess();
+  if (!access)
+    return FailureOr<Evaluator>(op.emitOpError("has no strided access to its operand"));
+  Ints shape(shapeOf(op->getResult(0)));
+  return Evaluator([access = *access, shape](Inputs inputs, Outputs outputs) {
+    gather(inputs[0]->data() + access.offset, shape, access.strides, outputs[0]->data());
+    return success();
+  });
+}
+
+// How to read an operand of a product with its dimensions in the order batch, rows, columns.
+struct MatrixView {
+  Ints shape, strides;
+  MatrixView(ArrayRef<int64_t> operand, ArrayRef<ArrayRef<int64_t>> groups) {
+    auto all = rowMajorStrides(operand);
+    for (ArrayRef<int64_t> group : groups)
+      for (int64_t d : group) {
+        shape.push_back(operand[d]);
+        strides.push_back(all[d]);
+      }
+  }
+};
+
+Evaluator product(DotGeneralOp op) {
+  ArrayRef<int64_t> lhs = shapeOf(op.getLhs()), rhs = shapeOf(op.getRhs());
+  auto freeOf = [](int64_t rank, ArrayRef<int64_t> batch, ArrayRef<int64_t> contract) {
+    Ints result;
+    for (int64_t d = 0; d < rank; ++d)
+      if (!llvm::is_contained(batch, d) && !llvm::is_contained(contract, d))
+        result.push_back(d);
+    return result;
+  };
+  Ints lhsFree = freeOf(lhs.size(), op.getLhsBatch(), op.getLhsContract());
+  Ints rhsFree = freeOf(rhs.size(), op.getRhsBatch(), op.getRhsContract());
+  MatrixView left(lhs, {op.getLhsBatch(), lhsFree, op.getLhsContract()});
+  MatrixView right(rhs, {op.getRhsBatch(), op.getRhsContract(), rhsFree});
+  auto extent = [](ArrayRef<int64_t> shape, ArrayRef<int64_t> dimensions) {
+    return productOf(llvm::map_to_vector(dimensions, [&](int64_t d) { return shape[d]; }));
+  };
+  int64_t batch = extent(lhs, op.getLhsBatch()), k = extent(lhs, op.getLhsContract());
+  int64_t m = extent(lhs, lhsFree), n = extent(rhs, rhsFree);
+  return [=, type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    Values packedLhs(inputs[0]->size()), packedRhs(inputs[1]->size());
+    gather(inputs[0]->data(), left.shape, left.strides, packedLhs.data());
+    gather(inputs[1]->data(), right.shape, right.strides, packedRhs.data());
+    multiply(packedLhs.data(), packedRhs.data(), outputs[0]->data(), batch, m, n, k);
+    roundTo(type, *outputs[0]);
+    return success();
+  };
+}
+
+LogicalResult checkIds(Operation *op, const Values &ids, int64_t rows) {
+  for (auto [position, id] : llvm::enumerate(ids))
+    if (id < 0 || id >= static_cast<double>(rows))
+      return op->emitOpError("id ") << static_cast<int64_t>(id) << " at position " << position
+                                    << " is outside the table of " << rows << " rows";
+  return success();
+}
+
+Evaluator lookup(EmbeddingOp op) {
+  int64_t rows = shapeOf(op.getTable())[0], width = shapeOf(op.getTable())[1];
+  return [=](Inputs inputs, Outputs outputs) {
+    const Values &table = *inputs[0], &ids = *inputs[1];
+    if (failed(checkIds(op, ids, rows)))
+      return failure();
+    double *out = outputs[0]->data();
+    for (double id : ids)
+      out = std::copy_n(table.data() + static_cast<int64_t>(id) * width, width, out);
+    return success();
+  };
+}
+
+Evaluator lookupGradient(EmbeddingGradOp op) {
+  int64_t rows = shapeOf(op.getResult())[0], width = shapeOf(op.getResult())[1];
+  return [=, type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    const Values &ids = *inputs[0];
+    if (failed(checkIds(op, ids, rows)))
+      return failure();
+    const double *gradient = inputs[1]->data();
+    for (double id : ids)
+      for (int64_t i = 0; i < width; ++i)
+        (*outputs[0])[static_cast<int64_t>(id) * width + i] += *gradient++;
+    roundTo(type, *outputs[0]);
+    return success();
+  };
+}
+
+// Both see the joined tensor as [outer, parts, block], where a part is one of the small tensors [outer, block].
+Evaluator split(SplitOp op) {
+  int64_t outer = productOf(shapeOf(op.getOperand()).take_front(op.getDimension())), parts = op.getCount();
+  return [=](Inputs inputs, Outputs outputs) {
+    int64_t block = outputs[0]->size() / outer;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t part = 0; part < parts; ++part)
+        std::copy_n(inputs[0]->data() + (o * parts + part) * block, block, outputs[part]->data() + o * block);
+    return success();
+  };
+}
+
+Evaluator concatenate(ConcatenateOp op) {
+  int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension())), parts = op->getNumOperands();
+  return [=](Inputs inputs, Outputs outputs) {
+    int64_t block = inputs[0]->size() / outer;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t part = 0; part < parts; ++part)
+        std::copy_n(inputs[part]->data() + o * block, block, outputs[0]->data() + (o * parts + part) * block);
+    return success();
+  };
+}
+} // namespace
+
+FailureOr<Evaluator> evaluatorOf(Operation *op) {
+  if (auto facts = dyn_cast<FactsOpInterface>(op)) {
+    if (facts.getFusionKind() == FusionKind::Elementwise)
+      return elementwise(op);
+    if (auto injective = dyn_cast<AccessOpInterface>(op))
+      return access(injective);
+  }
+  return llvm::TypeSwitch<Operation *, FailureOr<Evaluator>>(op)
+      .Case([](ReduceOp reduce) { return reduction(reduce); })
+      .Case([](DotGeneralOp dot) { return FailureOr<Evaluator>(product(dot)); })
+      .Case([](EmbeddingOp embedding) { return FailureOr<Evaluator>(lookup(embedding)); })
+      .Case([](EmbeddingGradOp gradient) { return FailureOr<Evaluator>(lookupGradient(gradient)); })
+      .Case([](SplitOp cut) { return FailureOr<Evaluator>(split(cut)); })
+      .Case([](ConcatenateOp join) { return FailureOr<Evaluator>(concatenate(join)); })
+      .Default([](Operation *other) -> FailureOr<Evaluator> {
+        return other->emitOpError("cannot be computed by the reference interpreter");
+      });
+}
+
+void roundTo(Type elementType, Values &values) {
+  Bytecode code;
+  code.addInput(/*isScalar=*/false);
+  uint16_t loaded = code.addRegister();
+  code.append({.opcode = Opcode::LoadF, .result = loaded});
+  uint16_t rounded = appendRounding(code, loaded, elementType);
+  if (rounded == loaded)
+    return;
+  code.addOutput(rounded, /*isFloat=*/true);
+  const double *source = values.data();
+  double *target = values.data();
+  code.run({&source, 1}, {&target, 1}, values.size());
+}
+
+} // namespace tapeout::codegen::reference

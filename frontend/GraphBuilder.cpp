@@ -1,0 +1,254 @@
+#include "frontend/GraphBuilder.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <numeric>
+
+namespace tapeout::frontend {
+namespace {
+
+using Shape = GraphBuilder::Shape;
+
+/// At batch 1; used to compare two shapes that both have the batch, or both not.
+[[maybe_unused]] int64_t elementCount(const Shape &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1},
+                         [](int64_t product, int64_t extent) { return extent == kBatch ? product : product * extent; });
+}
+
+[[maybe_unused]] bool hasBatch(const Shape &shape) { return !shape.empty() && shape.front() == kBatch; }
+
+[[maybe_unused]] bool isPermutation(Shape dimensions, size_t rank) {
+  std::sort(dimensions.begin(), dimensions.end());
+  for (size_t i = 0; i < dimensions.size(); ++i)
+    if (dimensions[i] != static_cast<int64_t>(i))
+      return false;
+  return dimensions.size() == rank;
+}
+
+} // namespace
+
+Initializer zeros() { return {Initializer::Kind::Zeros, 0, 0, ""}; }
+Initializer ones() { return {Initializer::Kind::Ones, 0, 0, ""}; }
+Initializer constant(double value) { return {Initializer::Kind::Constant, value, 0, ""}; }
+Initializer normal(double mean, double deviation) { return {Initializer::Kind::Normal, mean, deviation, ""}; }
+Initializer uniform(double low, double high) { return {Initializer::Kind::Uniform, low, high, ""}; }
+Initializer external(std::string tensor) { return {Initializer::Kind::External, 0, 0, std::move(tensor)}; }
+
+//===- Names and values -------------------------------------------------------------------------------------------===//
+
+GraphBuilder::GraphBuilder(std::string name, Task task) {
+  graph_.name = std::move(name);
+  graph_.task = task;
+}
+
+GraphBuilder::Scope::Scope(GraphBuilder &builder, std::string_view name)
+    : builder_(builder), outerLength_(builder.path_.size()) {
+  if (!builder_.path_.empty())
+    builder_.path_ += '.';
+  builder_.path_ += name;
+}
+
+Value GraphBuilder::makeValue(Kind kind, uint32_t number, TensorType type) {
+  values_.push_back({kind, number, std::move(type)});
+  return {static_cast<uint32_t>(values_.size() - 1)};
+}
+
+Value GraphBuilder::input(std::string name, TensorType type) {
+  const auto number = static_cast<uint32_t>(graph_.inputs.size());
+  graph_.inputs.push_back({std::move(name), type});
+  return makeValue(Kind::Input, number, std::move(type));
+}
+
+Value GraphBuilder::parameter(std::string_view name, Shape shape, Initializer initializer) {
+  assert(!hasBatch(shape));
+  const auto number = static_cast<uint32_t>(graph_.parameters.size());
+  const TensorType type = {ElementType::F32, std::move(shape)};
+  const Scope path = scope(name);
+  graph_.parameters.push_back({path_, type, std::move(initializer)});
+  return makeValue(Kind::Parameter, number, type);
+}
+
+std::vector<Value> GraphBuilder::node(std::string op, const std::vector<Value> &operands, Attributes attributes,
+                                      std::vector<TensorType> results) {
+  assert(!results.empty());
+  Node node;
+  node.op = std::move(op);
+  node.name = path_.empty() ? graph_.name : path_;
+  for (Value operand : operands) {
+    assert(operand.index < values_.size() && "a value of another builder");
+    node.operands.push_back(operand.index);
+  }
+  node.resultCount = static_cast<uint32_t>(results.size());
+  node.attributes = std::move(attributes);
+  graph_.nodes.push_back(std::move(node));
+
+  std::vector<Value> values;
+  for (TensorType &type : results)
+    values.push_back(makeValue(Kind::Result, resultCount_++, std::move(type)));
+  return values;
+}
+
+Value GraphBuilder::node(std::string op, const std::vector<Value> &operands, Attributes attributes, TensorType result) {
+  return node(std::move(op), operands, std::move(attributes), std::vector<TensorType>{std::move(result)}).front();
+}
+
+int64_t GraphBuilder::extent(Value value, int64_t dimension) const {
+  const Shape &extents = shape(value);
+  const int64_t index = dimension < 0 ? dimension + static_cast<int64_t>(extents.size()) : dimension;
+  assert(index >= 0 && index < static_cast<int64_t>(extents.size()));
+  return extents[static_cast<size_t>(index)];
+}
+
+uint32_t GraphBuilder::idOf(uint32_t index) const {
+  const ValueRecord &value = values_[index];
+  const auto inputs = static_cast<uint32_t>(graph_.inputs.size());
+  const auto parameters = static_cast<uint32_t>(graph_.parameters.size());
+  switch (value.kind) {
+  case Kind::Input:
+    return value.number;
+  case Kind::Parameter:
+    return inputs + value.number;
+  case Kind::Result:
+    return inputs + parameters + value.number;
+  }
+  return 0;
+}
+
+Graph GraphBuilder::finish(Value output) {
+  assert(path_.empty() && "a scope is still open");
+  for (Node &node : graph_.nodes)
+    for (uint32_t &operand : node.operands)
+      operand = idOf(operand);
+  graph_.output = idOf(output.index);
+  values_.clear();
+  resultCount_ = 0;
+  return std::exchange(graph_, Graph());
+}
+
+//===- Elementwise ------------------------------------------------------------------------------------------------===//
+
+Value GraphBuilder::unary(std::string op, Value x) { return node(std::move(op), {x}, {}, type(x)); }
+
+Value GraphBuilder::binary(std::string op, Value a, Value b) {
+  assert(type(a) == type(b) && "operands of one type; use broadcast()");
+  return node(std::move(op), {a, b}, {}, type(a));
+}
+
+Value GraphBuilder::gelu(Value x, bool tanhApproximate) {
+  return node("gelu", {x}, {{"approximate", std::string(tanhApproximate ? "tanh" : "none")}}, type(x));
+}
+
+Value GraphBuilder::dropout(Value x, double rate) {
+  assert(rate >= 0 && rate < 1);
+  return rate == 0 ? x : node("dropout", {x}, {{"rate", rate}}, type(x));
+}
+
+//===- Shape ------------------------------------------------------------------------------------------------------===//
+
+Value GraphBuilder::reshape(Value x, Shape shape) {
+  const TensorType &operand = type(x);
+  assert(elementCount(shape) == elementCount(operand.shape) && hasBatch(shape) == hasBatch(operand.shape));
+  return node("reshape", {x}, {{"shape", shape}}, {operand.element, shape});
+}
+
+Value GraphBuilder::transpose(Value x, Shape permutation) {
+  const TensorType &operand = type(x);
+  assert(isPermutation(permutation, operand.shape.size()));
+  assert((!hasBatch(operand.shape) || permutation.front() == 0) && "the batch stays first");
+  TensorType result = {operand.element, {}};
+  for (int64_t dimension : permutation)
+    result.shape.push_back(operand.shape[static_cast<size_t>(dimension)]);
+  return node("transpose", {x}, {{"permutation", std::move(permutation)}}, std::move(result));
+}
+
+Value GraphBuilder::broadcast(Value x, Shape shape, Shape dimensions) {
+  const TensorType &operand = type(x);
+  assert(dimensions.size() == operand.shape.size());
+  assert(std::is_sorted(dimensions.begin(), dimensions.end(), std::less_equal<>()) && "increasing");
+  for (size_t i = 0; i < dimensions.size(); ++i)
+    assert(operand.shape[i] == 1 || operand.shape[i] == shape.at(static_cast<size_t>(dimensions[i])));
+  return node("broadcast_in_dim", {x}, {{"shape", shape}, {"broadcast_dimensions", std::move(dimensions)}},
+              {operand.element, shape});
+}
+
+std::vector<Value> GraphBuilder::split(Value x, int64_t dimension, int64_t count) {
+  TensorType part = type(x);
+  int64_t &extent = part.shape.at(static_cast<size_t>(dimension));
+  assert(count > 0 && extent != kBatch && extent % count == 0);
+  extent /= count;
+  return node("split", {x}, {{"dimension", dimension}, {"count", count}},
+              std::vector<TensorType>(static_cast<size_t>(count), part));
+}
+
+Value GraphBuilder::slice(Value x, Shape starts, Shape limits) {
+  TensorType result = type(x);
+  assert(starts.size() == result.shape.size() && limits.size() == result.shape.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    int64_t &extent = result.shape[i];
+    if (extent == kBatch) {
+      assert(starts[i] == 0 && limits[i] == kBatch && "the batch is kept whole");
+      continue;
+    }
+    assert(starts[i] >= 0 && starts[i] < limits[i] && limits[i] <= extent);
+    extent = limits[i] - starts[i];
+  }
+  return node("slice", {x}, {{"starts", std::move(starts)}, {"limits", std::move(limits)}}, std::move(result));
+}
+
+//===- Layers -----------------------------------------------------------------------------------------------------===//
+
+Value GraphBuilder::matmul(Value x, Value w, int64_t rhsContract) {
+  const TensorType &lhs = type(x);
+  TensorType result = {lhs.element, {lhs.shape.begin(), lhs.shape.end() - 1}};
+  assert(extent(w, rhsContract) == lhs.shape.back() && !hasBatch(shape(w)));
+  for (size_t i = 0; i < shape(w).size(); ++i)
+    if (static_cast<int64_t>(i) != rhsContract)
+      result.shape.push_back(shape(w)[i]);
+  const auto lhsContract = static_cast<int64_t>(lhs.shape.size()) - 1;
+  return node("dot_general", {x, w},
+              {{"lhs_batch", Shape{}},
+               {"rhs_batch", Shape{}},
+               {"lhs_contract", Shape{lhsContract}},
+               {"rhs_contract", Shape{rhsContract}}},
+              std::move(result));
+}
+
+Value GraphBuilder::layerNorm(Value x, Value gamma, Value beta, double epsilon) {
+  assert(shape(gamma) == Shape{extent(x, -1)} && shape(beta) == shape(gamma));
+  return node("layer_norm", {x, gamma, beta}, {{"epsilon", epsilon}}, type(x));
+}
+
+Value GraphBuilder::embedding(Value table, Value ids) {
+  assert(shape(table).size() == 2 && !isFloat(type(ids).element));
+  TensorType result = {type(table).element, shape(ids)};
+  result.shape.push_back(extent(table, 1));
+  return node("embedding", {table, ids}, {}, std::move(result));
+}
+
+Value GraphBuilder::attention(Value q, Value k, Value v, const AttentionOptions &options) {
+  assert(shape(q).size() == 4 && type(k) == type(q) && type(v) == type(q));
+  return node("attention", {q, k, v},
+              {{"causal", options.causal}, {"scale", options.scale}, {"dropout", options.dropout}}, type(q));
+}
+
+Value GraphBuilder::linear(std::string_view name, Value x, int64_t outputs, Initializer weight,
+                           std::optional<Initializer> bias) {
+  const Scope layer = scope(name);
+  const Value w = parameter("weight", {outputs, extent(x, -1)}, std::move(weight));
+  const Value product = matmul(x, w, 1);
+  if (!bias)
+    return product;
+  const Value b = parameter("bias", {outputs}, std::move(*bias));
+  const Shape result = shape(product);
+  return add(product, broadcast(b, result, {static_cast<int64_t>(result.size()) - 1}));
+}
+
+Value GraphBuilder::layerNorm(std::string_view name, Value x, double epsilon) {
+  const Scope layer = scope(name);
+  const Value gamma = parameter("weight", {extent(x, -1)}, ones());
+  const Value beta = parameter("bias", {extent(x, -1)}, zeros());
+  return layerNorm(x, gamma, beta, epsilon);
+}
+
+} // namespace tapeout::frontend

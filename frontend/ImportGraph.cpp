@@ -1,0 +1,252 @@
+#include "frontend/ImportGraph.h"
+
+#include "ir/tape/Tape.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+
+#include "llvm/Support/GlobPattern.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace tapeout::frontend {
+
+namespace {
+
+Type elementType(Builder &builder, ElementType element) {
+  switch (element) {
+  case ElementType::F32:
+    return builder.getF32Type();
+  case ElementType::F64:
+    return builder.getF64Type();
+  case ElementType::BF16:
+    return builder.getBF16Type();
+  case ElementType::F16:
+    return builder.getF16Type();
+  case ElementType::I1:
+    return builder.getI1Type();
+  case ElementType::I32:
+    return builder.getI32Type();
+  case ElementType::I64:
+    return builder.getI64Type();
+  }
+  llvm_unreachable("ElementType");
+}
+
+StringRef kindName(Initializer::Kind kind) {
+  switch (kind) {
+  case Initializer::Kind::Zeros:
+    return "zeros";
+  case Initializer::Kind::Ones:
+    return "ones";
+  case Initializer::Kind::Constant:
+    return "constant";
+  case Initializer::Kind::Normal:
+    return "normal";
+  case Initializer::Kind::Uniform:
+    return "uniform";
+  case Initializer::Kind::External:
+    return "external";
+  }
+  llvm_unreachable("Initializer::Kind");
+}
+
+/// How many operands an op takes, from its traits: from `least` on if `open`, else exactly `least`.
+struct OperandCount {
+  size_t least;
+  bool open;
+};
+
+template <size_t... N> OperandCount operandCount(RegisteredOperationName info, std::index_sequence<N...>) {
+  OperandCount count{0, true};
+  if (info.hasTrait<OpTrait::ZeroOperands>())
+    count = {0, false};
+  if (info.hasTrait<OpTrait::OneOperand>())
+    count = {1, false};
+  ((info.hasTrait<OpTrait::NOperands<N + 2>::template Impl>() ? void(count = {N + 2, false}) : void()), ...);
+  ((info.hasTrait<OpTrait::AtLeastNOperands<N + 1>::template Impl>() ? void(count = {N + 1, true}) : void()), ...);
+  return count;
+}
+
+/// Imports the graph as one function for one batch size.
+class FunctionImporter {
+public:
+  FunctionImporter(ModuleOp module, const Graph &graph, int64_t batch)
+      : module_(module), graph_(graph), batch_(batch), builder_(module.getContext()) {}
+
+  LogicalResult import(StringRef name, ArrayRef<bool> frozen) {
+    createFunction(name, frozen);
+    for (const Node &node : graph_.nodes)
+      if (failed(importNode(node)))
+        return failure();
+    Value output = values_[graph_.output];
+    builder_.create<func::ReturnOp>(builder_.getUnknownLoc(), output);
+    function_.setType(builder_.getFunctionType(function_.getArgumentTypes(), output.getType()));
+    function_.setResultAttr(0, tape::kNameAttr, builder_.getStringAttr("logits"));
+    return success();
+  }
+
+private:
+  Location named(StringRef name) { return NameLoc::get(builder_.getStringAttr(name)); }
+
+  int64_t resolve(int64_t extent) const { return extent == kBatch ? batch_ : extent; }
+
+  RankedTensorType tensorType(const TensorType &type) {
+    SmallVector<int64_t> shape;
+    for (int64_t extent : type.shape)
+      shape.push_back(resolve(extent));
+    return RankedTensorType::get(shape, elementType(builder_, type.element));
+  }
+
+  DictionaryAttr argumentAttributes(StringRef role, StringRef name, ArrayRef<NamedAttribute> more = {}) {
+    SmallVector<NamedAttribute> attributes(more);
+    attributes.push_back(builder_.getNamedAttr(tape::kRoleAttr, builder_.getStringAttr(role)));
+    attributes.push_back(builder_.getNamedAttr(tape::kNameAttr, builder_.getStringAttr(name)));
+    return builder_.getDictionaryAttr(attributes);
+  }
+
+  DictionaryAttr initializerAttr(const Initializer &initializer, size_t stream) {
+    return builder_.getDictionaryAttr({builder_.getNamedAttr("kind", builder_.getStringAttr(kindName(initializer.kind))),
+                                       builder_.getNamedAttr("a", builder_.getF64FloatAttr(initializer.a)),
+                                       builder_.getNamedAttr("b", builder_.getF64FloatAttr(initializer.b)),
+                                       builder_.getNamedAttr("stream", builder_.getI64IntegerAttr(stream)),
+                                       builder_.getNamedAttr("tensor", builder_.getStringAttr(initializer.tensor))});
+  }
+
+  void createFunction(StringRef name, ArrayRef<bool> frozen) {
+    SmallVector<Type> types;
+    SmallVector<Location> locations;
+    SmallVector<mlir::Attribute> attributes;
+    for (const Input &input : graph_.inputs) {
+      types.push_back(tensorType(input.type));
+      locations.push_back(named(input.name));
+      attributes.push_back(argumentAttributes(tape::kRoleInput, input.name));
+    }
+    for (auto [i, parameter] : llvm::enumerate(graph_.parameters)) {
+      types.push_back(tensorType(parameter.type));
+      locations.push_back(named(parameter.name));
+      SmallVector<NamedAttribute> more = {builder_.getNamedAttr(tape::kInitAttr, initializerAttr(parameter.initializer, i))};
+      if (frozen[i])
+        more.push_back(builder_.getNamedAttr(tape::kFrozenAttr, builder_.getUnitAttr()));
+      attributes.push_back(argumentAttributes(tape::kRoleParameter, parameter.name, more));
+    }
+    builder_.setInsertionPointToEnd(module_.getBody());
+    function_ = builder_.create<func::FuncOp>(named(graph_.name), name, builder_.getFunctionType(types, {}));
+    function_.setArgAttrsAttr(builder_.getArrayAttr(attributes));
+    Block *body = &function_.getBody().emplaceBlock();
+    llvm::append_range(values_, body->addArguments(types, locations));
+    builder_.setInsertionPointToEnd(body);
+  }
+
+  mlir::Attribute attribute(StringRef name, const Attribute &value) {
+    if (auto integer = std::get_if<int64_t>(&value))
+      return builder_.getI64IntegerAttr(*integer);
+    if (auto number = std::get_if<double>(&value))
+      return builder_.getF64FloatAttr(*number);
+    if (auto flag = std::get_if<bool>(&value))
+      return builder_.getBoolAttr(*flag);
+    if (auto text = std::get_if<std::string>(&value))
+      return builder_.getStringAttr(*text);
+    SmallVector<int64_t> integers(llvm::ArrayRef<int64_t>(std::get<std::vector<int64_t>>(value)));
+    if (name == "shape") // the only lists that hold extents
+      llvm::transform(integers, integers.begin(), [&](int64_t extent) { return resolve(extent); });
+    return builder_.getDenseI64ArrayAttr(integers);
+  }
+
+  LogicalResult importNode(const Node &node) {
+    OperationState state(named(node.name), "tape." + node.op);
+    auto info = state.name.getRegisteredInfo();
+    if (!info || !info->hasInterface<tape::FactsOpInterface>() || !info->hasInterface<InferTypeOpInterface>())
+      return emitError(state.location) << "layer '" << node.name << "': there is no op '" << node.op << "'";
+    OperandCount count = operandCount(*info, std::make_index_sequence<12>());
+    if (node.operands.size() < count.least || (!count.open && node.operands.size() > count.least))
+      return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' takes " << count.least
+                                       << (count.open ? " or more" : "") << " operands, not " << node.operands.size();
+    for (uint32_t operand : node.operands)
+      state.operands.push_back(values_[operand]);
+    for (const auto &[name, value] : node.attributes)
+      state.addAttribute(name, attribute(name, value));
+    if (failed(inferTypes(*info, state, node)))
+      return failure();
+    Operation *op = builder_.create(state);
+    if (failed(verify(op, /*verifyRecursively=*/false)))
+      return failure();
+    if (op->getNumResults() < node.resultCount)
+      return op->emitError() << "layer '" << node.name << "' names " << node.resultCount << " results, but '" << node.op
+                             << "' has " << op->getNumResults();
+    llvm::append_range(values_, op->getResults().take_front(node.resultCount));
+    return success();
+  }
+
+  /// Result types by the op's own rule, after its attributes have become properties.
+  LogicalResult inferTypes(RegisteredOperationName info, OperationState &state, const Node &node) {
+    auto diagnose = [&]() -> InFlightDiagnostic { return emitError(state.location) << "layer '" << node.name << "': "; };
+    if (info.hasTrait<OpTrait::AttrSizedOperandSegments>())
+      addSegmentSizes(state, node);
+    DictionaryAttr attributes = state.attributes.getDictionary(builder_.getContext());
+
+    auto infer = [&](OpaqueProperties properties) {
+      return info.getInterface<InferTypeOpInterface>()->inferReturnTypes(builder_.getContext(), state.location, state.operands,
+                                                                         attributes, properties, {}, state.types);
+    };
+    if (info.getOpPropertyByteSize() == 0)
+      return infer(OpaqueProperties(nullptr));
+    std::unique_ptr<char[]> storage(new char[info.getOpPropertyByteSize()]());
+    OpaqueProperties properties(storage.get());
+    info.initOpProperties(properties, OpaqueProperties(nullptr));
+    LogicalResult result = info.setOpPropertiesFromAttribute(state.name, properties, attributes, diagnose);
+    if (succeeded(result))
+      result = infer(properties);
+    info.destroyOpProperties(properties);
+    return result;
+  }
+
+  /// Ops with optional operands: a model file gives the required ones, which come first.
+  void addSegmentSizes(OperationState &state, const Node &node) {
+    constexpr size_t kOptionalOperands = 2; // seed and step of random ops
+    SmallVector<int32_t> sizes(node.operands.size(), 1);
+    sizes.append(kOptionalOperands, 0);
+    state.attributes.set("operandSegmentSizes", builder_.getDenseI32ArrayAttr(sizes));
+  }
+
+  ModuleOp module_;
+  const Graph &graph_;
+  int64_t batch_;
+  OpBuilder builder_;
+  func::FuncOp function_;
+  SmallVector<Value> values_;
+};
+
+/// Which parameters match a pattern; a pattern that matches none is most likely a typing error.
+FailureOr<SmallVector<bool>> findFrozen(ModuleOp module, const Graph &graph, ArrayRef<std::string> patterns) {
+  SmallVector<bool> frozen(graph.parameters.size(), false);
+  for (const std::string &pattern : patterns) {
+    auto glob = llvm::GlobPattern::create(pattern);
+    bool matched = false;
+    if (glob)
+      for (auto [i, parameter] : llvm::enumerate(graph.parameters))
+        if (glob->match(parameter.name))
+          frozen[i] = matched = true;
+    if (!glob)
+      llvm::consumeError(glob.takeError());
+    if (!matched)
+      return module.emitError() << "the freeze pattern '" << pattern << "' matches no parameter of model '" << graph.name << "'";
+  }
+  return frozen;
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> importGraph(MLIRContext &context, const Graph &graph, const ImportOptions &options) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(NameLoc::get(StringAttr::get(&context, graph.name)), graph.name);
+  auto frozen = findFrozen(*module, graph, options.freeze);
+  if (failed(frozen) || failed(FunctionImporter(*module, graph, options.batch).import("forward", *frozen)))
+    return nullptr;
+  if (graph.task == Task::LanguageModel && failed(FunctionImporter(*module, graph, 1).import("predict", *frozen)))
+    return nullptr;
+  return module;
+}
+
+} // namespace tapeout::frontend

@@ -1,0 +1,153 @@
+#include "frontend/VerifyGraph.h"
+#include "frontend/models/Builders.h"
+#include "frontend/models/Models.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tapeout::frontend {
+namespace {
+
+/// An option that is one positive size of a family.
+template <typename Sizes> struct SizeOption {
+  std::string_view name;
+  std::optional<int64_t> ModelOptions::*given;
+  int64_t Sizes::*size;
+  int64_t most = kMaxSize;
+};
+
+constexpr SizeOption<MlpSizes> kMlpSizeOptions[] = {
+    {"inputs", &ModelOptions::inputs, &MlpSizes::inputs},
+    {"classes", &ModelOptions::classes, &MlpSizes::classes},
+};
+
+constexpr SizeOption<GptSizes> kGptSizeOptions[] = {
+    {"layers", &ModelOptions::layers, &GptSizes::layers, kMaxLayers},
+    {"heads", &ModelOptions::heads, &GptSizes::heads},
+    {"width", &ModelOptions::width, &GptSizes::width},
+    {"context", &ModelOptions::context, &GptSizes::context},
+    {"vocab", &ModelOptions::vocabulary, &GptSizes::vocabulary},
+};
+
+constexpr std::string_view kMlp = "mlp";
+
+struct GptPreset {
+  std::string_view name;
+  std::string_view description;
+  GptSizes sizes;
+};
+
+constexpr GptPreset kGptPresets[] = {
+    {"gpt", "GPT-2 of any size (default: 4 layers, 4 heads, width 128, context 64, vocabulary 256)", {}},
+    {"gpt2-124m", "GPT-2 small (12 layers, 12 heads, width 768, context 1024)", {12, 12, 768, 1024, 50257, 0}},
+    {"gpt2-350m", "GPT-2 medium (24 layers, 16 heads, width 1024, context 1024)", {24, 16, 1024, 1024, 50257, 0}},
+    {"gpt2-774m", "GPT-2 large (36 layers, 20 heads, width 1280, context 1024)", {36, 20, 1280, 1024, 50257, 0}},
+};
+
+template <typename... Args> Status usage(fmt::format_string<Args...> format, Args &&...args) {
+  return Status::error(ExitCode::Usage, fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::vector<std::string_view> givenOptions(const ModelOptions &options) {
+  std::vector<std::string_view> names;
+  for (const auto &option : kMlpSizeOptions)
+    if (options.*option.given)
+      names.push_back(option.name);
+  for (const auto &option : kGptSizeOptions)
+    if (options.*option.given)
+      names.push_back(option.name);
+  if (options.hidden)
+    names.push_back("hidden");
+  if (options.dropout)
+    names.push_back("dropout");
+  return names;
+}
+
+Status verifyOptionsExist(const ModelInfo &model, const ModelOptions &options) {
+  for (std::string_view given : givenOptions(options))
+    if (std::find(model.options.begin(), model.options.end(), given) == model.options.end())
+      return usage("model '{}' has no option --{}; it has --{}", model.name, given, fmt::join(model.options, ", --"));
+  return Status::ok();
+}
+
+Status verifySize(std::string_view option, int64_t size, int64_t most) {
+  if (size < 1 || size > most)
+    return usage("--{} is {}; give a number from 1 to {}", option, size, most);
+  return Status::ok();
+}
+
+/// Puts the given sizes in the place of the defaults.
+template <typename Sizes, size_t N>
+Status apply(const SizeOption<Sizes> (&table)[N], const ModelOptions &options, Sizes &sizes) {
+  for (const SizeOption<Sizes> &option : table) {
+    sizes.*option.size = (options.*option.given).value_or(sizes.*option.size);
+    TAPEOUT_RETURN_IF_ERROR(verifySize(option.name, sizes.*option.size, option.most));
+  }
+  sizes.dropout = options.dropout.value_or(sizes.dropout);
+  if (!(sizes.dropout >= 0 && sizes.dropout < 1)) // also refuses NaN
+    return usage("--dropout is {}; give a probability from 0 to below 1", sizes.dropout);
+  return Status::ok();
+}
+
+Result<Graph> makeMlp(std::string_view name, const ModelOptions &options) {
+  MlpSizes sizes;
+  TAPEOUT_RETURN_IF_ERROR(apply(kMlpSizeOptions, options, sizes));
+  sizes.hidden = options.hidden.value_or(sizes.hidden);
+  if (sizes.hidden.size() > kMaxLayers)
+    return usage("--hidden names {} layers; give at most {}", sizes.hidden.size(), kMaxLayers);
+  for (int64_t width : sizes.hidden)
+    TAPEOUT_RETURN_IF_ERROR(verifySize("hidden", width, kMaxSize));
+  return buildMlp(std::string(name), sizes);
+}
+
+Result<Graph> makeGpt(const GptPreset &preset, const ModelOptions &options) {
+  GptSizes sizes = preset.sizes;
+  TAPEOUT_RETURN_IF_ERROR(apply(kGptSizeOptions, options, sizes));
+  if (sizes.width % sizes.heads != 0)
+    return usage("the width {} is not divisible by the {} heads; choose --width as a multiple of --heads", sizes.width,
+                 sizes.heads);
+  return buildGpt(std::string(preset.name), sizes);
+}
+
+Result<Graph> make(std::string_view name, const ModelOptions &options) {
+  for (const GptPreset &preset : kGptPresets)
+    if (preset.name == name)
+      return makeGpt(preset, options);
+  return makeMlp(name, options);
+}
+
+} // namespace
+
+std::vector<ModelInfo> listModels() {
+  std::vector<ModelInfo> models;
+  models.push_back({kMlp,
+                    "Multi-layer perceptron with relu (default: 784 inputs, hidden 512,512, 10 classes)",
+                    {"inputs", "hidden", "classes", "dropout"}});
+  for (const GptPreset &preset : kGptPresets)
+    models.push_back({preset.name, preset.description, {"layers", "heads", "width", "context", "vocab", "dropout"}});
+  return models;
+}
+
+Result<Graph> buildModel(std::string_view name, const ModelOptions &options) {
+  const std::vector<ModelInfo> models = listModels();
+  const auto model =
+      std::find_if(models.begin(), models.end(), [&](const ModelInfo &info) { return info.name == name; });
+  if (model == models.end()) {
+    std::vector<std::string_view> names;
+    for (const ModelInfo &info : models)
+      names.push_back(info.name);
+    return usage("there is no built-in model '{}'; there are {}", name, fmt::join(names, ", "));
+  }
+  TAPEOUT_RETURN_IF_ERROR(verifyOptionsExist(*model, options));
+  Result<Graph> graph = make(name, options);
+  if (!graph.isOk())
+    return graph;
+  const Status verified = verifyGraph(*graph);
+  if (!verified.isOk())
+    return usage("model '{}' would be too large: {}; choose smaller sizes", name, verified.message());
+  return graph;
+}
+
+} // namespace tapeout::frontend

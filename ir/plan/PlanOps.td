@@ -1,0 +1,84 @@
+// The plan dialect: slots of memory and instruction programs, one step before the FlatBuffers plan (runtime/plan.fbs).
+#ifndef TAPEOUT_IR_PLAN_PLANOPS_TD
+#define TAPEOUT_IR_PLAN_PLANOPS_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def PlanDialect : Dialect {
+  let name = "plan";
+  let cppNamespace = "::tapeout::plan";
+  let summary = "Memory slots, kernels and instruction programs.";
+  let useDefaultTypePrinterParser = 1;
+}
+
+def Plan_SlotType : TypeDef<PlanDialect, "Slot"> {
+  let mnemonic = "slot";
+  let summary = "A piece of device memory of a fixed size";
+}
+
+// SlotKind of runtime/plan.fbs.
+def SlotKind : ConfinedAttr<StrAttr, [AttrConstraint<Or<!foreach(word, ["arena", "parameter", "optimizer_state", "counter",
+    "config", "input", "output"], CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>, "a slot kind">]>;
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
+
+def SlotOp : Plan_Op<"slot"> {
+  let summary = "Declares a slot; `offset` (bytes, in the arena or in the persistent region) is set by plan-memory";
+  let arguments = (ins SlotKind:$kind, StrAttr:$sym, TypeAttr:$type, OptionalAttr<I64Attr>:$offset);
+  let results = (outs Plan_SlotType:$slot);
+  let assemblyFormat = "$kind $sym $type (`at` $offset^)? attr-dict";
+  let extraClassDeclaration = [{
+    int64_t getBytes(); // of the tensor, rounded up to the alignment of slots
+    static constexpr int64_t kAlignment = 64;
+  }];
+}
+
+def KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock]> {
+  let summary = "A kernel to generate: the region holds its tape ops; arguments are operands, tape.yield its results";
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+}
+
+def ProgramOp : Plan_Op<"program", [SingleBlock, NoTerminator, Symbol, AttrSizedOperandSegments]> {
+  let summary = "A list of instructions, executed in order";
+  let description = [{`inputs` are filled before a run, `outputs` read after it.}];
+  let arguments = (ins SymbolNameAttr:$sym_name, Variadic<Plan_SlotType>:$inputs, Variadic<Plan_SlotType>:$outputs,
+                       StrArrayAttr:$input_names, StrArrayAttr:$output_names);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `inputs` $input_names `(` $inputs `)` `outputs` $output_names `(` $outputs `)` attr-dict-with-keyword $body";
+}
+
+def InstructionOpInterface : OpInterface<"InstructionOpInterface"> {
+  let description = [{A step of a program: which slots it reads and which it writes.}];
+  let cppNamespace = "::tapeout::plan";
+  let methods = [InterfaceMethod<"Slots read.", "::mlir::Operation::operand_range", "getReads">,
+                 InterfaceMethod<"Slots written.", "::mlir::Operation::operand_range", "getWrites">];
+}
+
+class Plan_Instruction<string mnemonic, list<Trait> traits = []>
+    : Plan_Op<mnemonic, !listconcat(traits, [AttrSizedOperandSegments, InstructionOpInterface])>;
+
+def LaunchOp : Plan_Instruction<"launch"> {
+  let summary = "Runs a kernel";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes);
+  let assemblyFormat = "$kernel `(` $reads `)` `->` `(` $writes `)` attr-dict";
+}
+def MatmulOp : Plan_Instruction<"matmul"> {
+  let summary = "Strided batched product; see table Matmul of runtime/plan.fbs";
+  let description = [{`sizes` is m, n, k; `strides` is a row, a column, b row, b column, c row, c column;
+    `batch` holds extent, a stride, b stride, c stride for each batch dimension.}];
+  let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
+                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch);
+  let assemblyFormat = "`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch attr-dict";
+}
+def CopyOp : Plan_Instruction<"copy"> {
+  let summary = "Copies a whole slot";
+  let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes);
+  let assemblyFormat = "`(` $reads `)` `->` `(` $writes `)` attr-dict";
+}
+#endif

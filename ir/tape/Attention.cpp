@@ -1,0 +1,154 @@
+#include "ir/tape/Attention.h"
+
+#include "ir/tape/Random.h"
+#include "ir/tape/TapeBuilder.h"
+
+#include <limits>
+
+#define GET_OP_CLASSES
+#include "ir/tape/Attention.cpp.inc"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+void registerAttentionOps(TapeDialect &dialect) {
+  addOps<
+#define GET_OP_LIST
+#include "ir/tape/Attention.cpp.inc"
+      >(dialect);
+}
+
+namespace {
+using Results = SmallVectorImpl<Value>;
+
+// What forward and backward have in common. Activations are [batch, tokens, heads, size], scores
+// [batch, heads, query tokens, key tokens].
+template <typename Op> class Decomposition {
+public:
+  Decomposition(Op op, OpBuilder &b) : op_(op), t(b, op.getLoc()) {}
+
+  Value maskedScores() {
+    Value scores = t.mul(perHead(op_.getQuery(), op_.getKey(), 3, 3), op_.getScale().convertToDouble());
+    if (!op_.getCausal())
+      return scores;
+    ArrayRef<int64_t> shape = shapeOf(scores);
+    Value visible = t.compare("ge", t.iota(shape.take_back(2), 0), t.iota(shape.take_back(2), 1));
+    Value hidden = t.constantLike(scores, -std::numeric_limits<double>::infinity());
+    return t.select(t.broadcast(visible, shape, {2, 3}), scores, hidden);
+  }
+  // a [batch, tokens, heads, size] with b alike: [batch, heads, a's free, b's free], contracting one dimension of each.
+  Value perHead(Value a, Value b, int64_t aContract, int64_t bContract) {
+    return t.dot(a, b, {0, 2}, {0, 2}, {aContract}, {bContract});
+  }
+  // scores [batch, heads, q, k] with b [batch, tokens, heads, size], contracting the given scores dimension with b's
+  // tokens: [batch, tokens, heads, size].
+  Value weighted(Value scores, Value b, int64_t contract) {
+    return t.transpose(t.dot(scores, b, {0, 1}, {0, 2}, {contract}, {1}), {0, 2, 1, 3});
+  }
+  Value dropped(Value probabilities) {
+    if (!op_.isStochastic())
+      return probabilities;
+    return t.builder().template create<DropoutOp>(t.loc(), probabilities, op_.getSeed(), op_.getStep(), op_.getDropout(),
+                                                  op_.getStream());
+  }
+
+private:
+  Op op_;
+
+public:
+  TapeBuilder t;
+};
+
+uint64_t scoreCount(Value query, Value key) {
+  ArrayRef<int64_t> q = shapeOf(query);
+  return uint64_t(q[0]) * q[1] * q[2] * shapeOf(key)[1];
+}
+
+template <typename Op> void dropRandomnessOf(Op op) {
+  op.setDropoutAttr(FloatAttr::get(Float64Type::get(op.getContext()), 0.0));
+  op.getSeedMutable().clear();
+  op.getStepMutable().clear();
+}
+} // namespace
+
+LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> q = shapeOf(adaptor.getQuery()), k = shapeOf(adaptor.getKey()), v = shapeOf(adaptor.getValue());
+  if (q.size() != 4 || k.size() != 4 || k != v || q[0] != k[0] || q[2] != k[2] || q[3] != k[3])
+    return emitOptionalError(loc, "attention needs query, key and value [batch, tokens, heads, size] that agree, not ",
+                             adaptor.getQuery().getType(), ", ", adaptor.getKey().getType(), " and ",
+                             adaptor.getValue().getType());
+  types.push_back(adaptor.getQuery().getType());
+  types.push_back(RankedTensorType::get({q[0], q[2], q[1]}, elementOf(adaptor.getQuery())));
+  return success();
+}
+LogicalResult AttentionOp::verify() {
+  double rate = getDropout().convertToDouble();
+  if (!(rate >= 0 && rate < 1))
+    return emitOpError("dropout ") << rate << " is not in [0, 1)";
+  if (getCausal() && shapeOf(getQuery())[1] != shapeOf(getKey())[1])
+    return emitOpError("causal attention needs as many keys as queries");
+  return success();
+}
+bool AttentionOp::isStochastic() { return !getDropout().isZero(); }
+bool AttentionOp::hasRandomKey() { return getSeed() != nullptr; }
+void AttentionOp::setRandomKey(Value seed, Value step, uint64_t stream) {
+  getSeedMutable().assign(seed);
+  getStepMutable().assign(step);
+  setStream(stream);
+}
+void AttentionOp::dropRandomness() { dropRandomnessOf(*this); }
+
+void AttentionOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  if (dy[0]) {
+    auto op = b.create<AttentionGradOp>(getLoc(), getQuery(), getKey(), getValue(), getResult(), getLse(), dy[0], getSeed(),
+                                        getStep(), getCausalAttr(), getScaleAttr(), getDropoutAttr(), getStreamAttr());
+    llvm::append_range(gradients, op.getResults());
+  }
+  gradients.resize(getNumOperands());
+}
+
+void AttentionOp::decompose(OpBuilder &b, Results &results) {
+  Decomposition d(*this, b);
+  TapeBuilder &t = d.t;
+  Value scores = d.maskedScores();
+  Value max = t.reduceLast("max", scores);
+  Value weights = t.exp(t.sub(scores, t.broadcastRows(max, scores)));
+  Value sum = t.reduceLast("sum", weights);
+  Value probabilities = t.div(weights, t.broadcastRows(sum, scores));
+  results.push_back(d.weighted(d.dropped(probabilities), getValue(), 3));
+  results.push_back(t.add(max, t.log(sum)));
+}
+uint64_t AttentionOp::getFlops() { return scoreCount(getQuery(), getKey()) * (4 * shapeOf(getQuery())[3] + 6); }
+
+LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                                SmallVectorImpl<Type> &types) {
+  types.assign({adaptor.getQuery().getType(), adaptor.getKey().getType(), adaptor.getValue().getType()});
+  return success();
+}
+bool AttentionGradOp::isStochastic() { return !getDropout().isZero(); }
+bool AttentionGradOp::hasRandomKey() { return getSeed() != nullptr; }
+void AttentionGradOp::setRandomKey(Value seed, Value step, uint64_t stream) {
+  getSeedMutable().assign(seed);
+  getStepMutable().assign(step);
+  setStream(stream);
+}
+void AttentionGradOp::dropRandomness() { dropRandomnessOf(*this); }
+
+// As in FlashAttention (Dao et al. 2022): P = exp(S - lse); dV = P^T dO; dS = P * (dP - rowsum(dO * O)) * scale.
+void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
+  Decomposition d(*this, b);
+  TapeBuilder &t = d.t;
+  Value scores = d.maskedScores();
+  Value probabilities = t.exp(t.sub(scores, t.broadcastRows(getLse(), scores)));
+  Value dValue = d.weighted(d.dropped(probabilities), getGradient(), 2);
+  Value dProbabilities = d.dropped(d.perHead(getGradient(), getValue(), 3, 3));
+  Value delta = t.transpose(t.reduceLast("sum", t.mul(getGradient(), getOutput())), {0, 2, 1});
+  Value dScores = t.mul(probabilities, t.sub(dProbabilities, t.broadcastRows(delta, scores)));
+  dScores = t.mul(dScores, getScale().convertToDouble());
+  results.assign({d.weighted(dScores, getKey(), 3), d.weighted(dScores, getQuery(), 2), dValue});
+}
+uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
+
+} // namespace tapeout::tape

@@ -1,0 +1,86 @@
+// The tape dialect: static-shape tensors, pure ops, one family per file.
+#ifndef TAPEOUT_IR_TAPE_BASE_TD
+#define TAPEOUT_IR_TAPE_BASE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "ir/tape/Interfaces.td"
+
+def TapeDialect : Dialect {
+  let name = "tape";
+  let cppNamespace = "::tapeout::tape";
+  let summary = "A training step as a graph of tensor ops.";
+  let description = [{
+    Static-shape tensors; ops are pure. Parameters, optimizer state and counters are arguments and results of the
+    training step, tied by the attribute `tape.updates` on results. Source-layer names travel as locations.
+  }];
+  let hasConstantMaterializer = 1;
+}
+
+def Tape_Float : AnyTypeOf<[F32, F64, BF16, F16]>;
+def Tape_Element : AnyTypeOf<[F32, F64, BF16, F16, I1, I32, I64]>;
+def Tape_Tensor : StaticShapeTensorOf<[Tape_Element]>;
+def Tape_FloatTensor : StaticShapeTensorOf<[Tape_Float]>;
+def Tape_IndexTensor : StaticShapeTensorOf<[I32, I64]>;
+def Tape_BoolTensor : StaticShapeTensorOf<[I1]>;
+def Tape_ScalarF64 : 0DTensorOf<[F64]>;
+def Tape_ScalarI64 : 0DTensorOf<[I64]>, BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getI64Type())">;
+def Tape_ScalarFloat : 0DTensorOf<[Tape_Float]>;
+
+// A string attribute with a fixed set of values: reads the same in a model file, in IR text and in C++.
+class Tape_Keyword<list<string> words> : ConfinedAttr<StrAttr, [AttrConstraint<
+    Or<!foreach(word, words, CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>,
+    "one of " # !interleave(words, ", ")>]>;
+
+// Type inference from the adaptor, after it has checked that the attributes are there: a model file may lack some.
+def CheckedInference : TraitList<[DeclareOpInterfaceMethods<InferTypeOpInterface>, NativeOpTrait<"InferTypeOpAdaptor", [], [{
+    static ::llvm::LogicalResult inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location,
+        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types);
+  }], [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location,
+        ::mlir::ValueRange operands, ::mlir::DictionaryAttr attributes, ::mlir::OpaqueProperties properties,
+        ::mlir::RegionRange regions, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      // Parsed from text, attributes of the dictionary are not among the properties yet.
+      ::tapeout::tape::detail::completeProperties<$cppClass>(properties, attributes);
+      $cppClass::Adaptor adaptor(operands, attributes, properties, regions);
+      if (location && ::mlir::failed(adaptor.verify(*location)))
+        return ::mlir::failure();
+      return $cppClass::inferReturnTypes(context, location, adaptor, types);
+    }
+  }]>]>;
+
+defvar CostFlops = DeclareOpInterfaceMethods<CostModelOpInterface, ["getFlops"]>;
+
+// Every op says its AMP class and its fusion kind: leaving one out is a TableGen error.
+class Tape_Op<string mnemonic, string amp, string fusion, list<Trait> traits = [],
+              Trait inference = CheckedInference, Trait cost = CostModelOpInterface>
+    : Op<TapeDialect, mnemonic, !listconcat(traits, [Pure, FactsOpInterface, cost, inference])> {
+  code facts = [{
+    static ::tapeout::tape::AmpClass getAmpClass() { return ::tapeout::tape::AmpClass::}] # amp # [{; }
+    static ::tapeout::tape::FusionKind getFusionKind() { return ::tapeout::tape::FusionKind::}] # fusion # [{; }
+  }];
+  let extraClassDeclaration = facts;
+}
+
+defvar Differentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
+defvar ScalarBody = DeclareOpInterfaceMethods<ScalarBodyOpInterface>;
+defvar Access = DeclareOpInterfaceMethods<AccessOpInterface>;
+defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
+defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;
+
+// Operands have the result's shape or rank 0 (one value for every element).
+def ElementwiseShapes : NativeOpTrait<"ElementwiseShapes"> { let cppNamespace = "::tapeout::tape"; }
+// Results have the operands' common shape and the first operand's element type.
+def LikeFirstOperandTrait : NativeOpTrait<"LikeFirstOperand"> { let cppNamespace = "::tapeout::tape"; }
+def LikeFirstOperand : TraitList<[InferTypeOpInterface, LikeFirstOperandTrait]>;
+
+class Tape_Elementwise<string mnemonic, string amp, list<Trait> traits = [], Trait inference = LikeFirstOperand>
+    : Tape_Op<mnemonic, amp, "Elementwise", !listconcat(traits, [ElementwiseShapes, ScalarBody]), inference>;
+
+// Stays whole until its gradient is built, then becomes smaller ops.
+class Tape_Semantic<string mnemonic, string amp, list<Trait> traits = []>
+    : Tape_Op<mnemonic, amp, "Opaque", !listconcat(traits, [Decomposable])>;
+
+#endif

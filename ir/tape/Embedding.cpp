@@ -1,0 +1,48 @@
+#include "ir/tape/Embedding.h"
+
+#define GET_OP_CLASSES
+#include "ir/tape/Embedding.cpp.inc"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+void registerEmbeddingOps(TapeDialect &dialect) {
+  addOps<
+#define GET_OP_LIST
+#include "ir/tape/Embedding.cpp.inc"
+      >(dialect);
+}
+
+LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  if (rankOf(adaptor.getTable()) != 2)
+    return emitOptionalError(loc, "embedding needs a table [rows, width], not ", adaptor.getTable().getType());
+  SmallVector<int64_t> shape(shapeOf(adaptor.getIds()));
+  shape.push_back(shapeOf(adaptor.getTable())[1]);
+  types.push_back(RankedTensorType::get(shape, elementOf(adaptor.getTable())));
+  return success();
+}
+LogicalResult EmbeddingOp::verify() {
+  if (shapeOf(getTable())[0] > INT32_MAX)
+    return emitOpError("table has more rows than an i32 id can name");
+  return success();
+}
+void EmbeddingOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorImpl<Value> &gradients) {
+  gradients.assign({b.create<EmbeddingGradOp>(getLoc(), getIds(), dy[0], shapeOf(getTable())[0]), Value()});
+}
+uint64_t EmbeddingOp::getFlops() { return 0; }
+uint64_t EmbeddingOp::getBytesRead() { return totalBytes({getIds().getType(), getResult().getType()}); }
+
+LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                SmallVectorImpl<Type> &types) {
+  int64_t rank = rankOf(adaptor.getIds());
+  if (rankOf(adaptor.getGradient()) != rank + 1 || shapeOf(adaptor.getGradient()).drop_back() != shapeOf(adaptor.getIds()))
+    return emitOptionalError(loc, "embedding_grad needs a gradient [ids..., width]");
+  types.push_back(RankedTensorType::get({static_cast<int64_t>(adaptor.getRows()), shapeOf(adaptor.getGradient()).back()},
+                                        elementOf(adaptor.getGradient())));
+  return success();
+}
+uint64_t EmbeddingGradOp::getFlops() { return elementCount(getGradient().getType()); }
+
+} // namespace tapeout::tape

@@ -1,0 +1,31 @@
+// The facts that every tape op must state about itself (mandatory arguments of the ODS base class).
+#pragma once
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <cstdint>
+
+namespace tapeout::tape {
+
+/// Mixed precision: Always runs in the low precision, Never leaves fp32, Follow takes its operands' precision.
+enum class AmpClass { Always, Follow, Never };
+
+/// How an op may take part in a fused kernel.
+///   Elementwise: result[i] depends on operand[i] (rank-0 operands: on the one element) through a scalar body.
+///   Reduction:   a scalar combiner over some dimensions.
+///   Injective:   result[i] is operand[f(i)], f affine: nothing is computed.
+///   Opaque:      a kernel or library call of its own.
+///   Barrier:     never moves or merges (collectives, state updates).
+enum class FusionKind { Elementwise, Reduction, Injective, Opaque, Barrier };
+
+llvm::StringRef stringify(AmpClass amp);
+llvm::StringRef stringify(FusionKind kind);
+
+/// Where an element of a result lives in an operand: linear offset = offset + sum over d of strides[d] * index[d].
+struct StridedAccess {
+  int64_t offset = 0;
+  llvm::SmallVector<int64_t, 6> strides; // one per dimension of the result, in elements
+};
+
+} // namespace tapeout::tape

@@ -1,0 +1,27 @@
+#include "ir/tape/Fusion.h"
+
+#define GET_OP_CLASSES
+#include "ir/tape/Fusion.cpp.inc"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+void registerFusionOps(TapeDialect &dialect) {
+  addOps<
+#define GET_OP_LIST
+#include "ir/tape/Fusion.cpp.inc"
+      >(dialect);
+}
+
+LogicalResult FusionOp::verify() {
+  Block &body = getBody().front();
+  if (body.getArgumentTypes() != getOperandTypes())
+    return emitOpError("region arguments do not match the operands");
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  if (!yield || yield.getOperandTypes() != getResultTypes())
+    return emitOpError("the region must end in a tape.yield of the results");
+  return success();
+}
+
+} // namespace tapeout::tape

@@ -1,0 +1,85 @@
+// What passes and code generation may ask of an op. Each is stated once, on the op; nobody lists ops.
+#ifndef TAPEOUT_IR_TAPE_INTERFACES_TD
+#define TAPEOUT_IR_TAPE_INTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def FactsOpInterface : OpInterface<"FactsOpInterface"> {
+  let description = [{The AMP class and the fusion kind, mandatory for every op (arguments of the ODS base class).}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [
+    StaticInterfaceMethod<"How mixed precision treats the op.", "::tapeout::tape::AmpClass", "getAmpClass">,
+    StaticInterfaceMethod<"How the op takes part in fusion.", "::tapeout::tape::FusionKind", "getFusionKind">,
+  ];
+}
+
+def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
+  let description = [{
+    Reverse-mode gradient. Builds tape ops only. `resultGradients` has one value per result, null where nothing flows
+    back; appends one value per operand, null where no gradient exists (integer operands, for one).
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Appends the gradients of the operands.", "void", "buildGradient",
+    (ins "::mlir::OpBuilder &":$builder, "::llvm::ArrayRef<::mlir::Value>":$resultGradients,
+         "::llvm::SmallVectorImpl<::mlir::Value> &":$operandGradients)>];
+}
+
+def ScalarBodyOpInterface : OpInterface<"ScalarBodyOpInterface"> {
+  let description = [{
+    The arith/math computation of one element: of an elementwise op (one argument per operand), or the combiner of a
+    reduction (two arguments). Arguments are scalars or vectors alike, so constants are made with `constantLike`.
+    `index` is the row-major linear index of the element in the result (i64, or a vector of i64).
+    One body serves the interpreter and every target.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Appends one value per result.", "void", "buildScalarBody",
+    (ins "::mlir::OpBuilder &":$builder, "::mlir::Location":$loc, "::mlir::ValueRange":$arguments,
+         "::mlir::Value":$index, "::llvm::SmallVectorImpl<::mlir::Value> &":$results)>];
+}
+
+def AccessOpInterface : OpInterface<"AccessOpInterface"> {
+  let description = [{Injective ops with one operand: which element of the operand a result element is.}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"The access of the operand, or none if it is not strided.",
+    "::std::optional<::tapeout::tape::StridedAccess>", "getAccess">];
+}
+
+def CostModelOpInterface : OpInterface<"CostModelOpInterface"> {
+  let description = [{What one execution costs. Bytes are those of operands and results unless an op knows better.}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [
+    InterfaceMethod<"Floating-point operations.", "uint64_t", "getFlops", (ins), "",
+      [{ return ::tapeout::tape::elementCount($_op->getResult(0).getType()); }]>,
+    InterfaceMethod<"Bytes read.", "uint64_t", "getBytesRead", (ins), "",
+      [{ return ::tapeout::tape::totalBytes($_op->getOperandTypes()); }]>,
+    InterfaceMethod<"Bytes written.", "uint64_t", "getBytesWritten", (ins), "",
+      [{ return ::tapeout::tape::totalBytes($_op->getResultTypes()); }]>,
+  ];
+}
+
+def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
+  let description = [{
+    A semantic op that stays whole until its gradient is built and is then rewritten into smaller tape ops. An op that
+    is already primitive in its present form appends nothing.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Appends one replacement per result, or nothing.", "void", "decompose",
+    (ins "::mlir::OpBuilder &":$builder, "::llvm::SmallVectorImpl<::mlir::Value> &":$results)>];
+}
+
+def StochasticOpInterface : OpInterface<"StochasticOpInterface"> {
+  let description = [{
+    An op that draws random numbers in training. They are keyed by (seed, step, stream, element index): a mask does not
+    depend on fusion, recompute, the order of microbatches or a resume, and a gradient draws the same mask again.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [
+    InterfaceMethod<"Whether anything is drawn.", "bool", "isStochastic">,
+    InterfaceMethod<"Whether the key is already there.", "bool", "hasRandomKey">,
+    InterfaceMethod<"Gives the op its key: rank-0 i64 seed and step, and a stream unique in the model.", "void",
+      "setRandomKey", (ins "::mlir::Value":$seed, "::mlir::Value":$step, "uint64_t":$stream)>,
+    InterfaceMethod<"Evaluation: draws nothing any more.", "void", "dropRandomness">,
+  ];
+}
+
+#endif

@@ -1,0 +1,72 @@
+#include "ir/tape/Reduction.h"
+
+#include "ir/tape/Scalars.h"
+#include "ir/tape/TapeBuilder.h"
+
+#define GET_OP_CLASSES
+#include "ir/tape/Reduction.cpp.inc"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+void registerReductionOps(TapeDialect &dialect) {
+  addOps<
+#define GET_OP_LIST
+#include "ir/tape/Reduction.cpp.inc"
+      >(dialect);
+}
+
+LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = shapeOf(adaptor.getOperand()), dimensions = adaptor.getDimensions();
+  bool consecutive = !dimensions.empty() && dimensions.front() >= 0 && dimensions.back() < int64_t(shape.size());
+  for (size_t i = 1; i < dimensions.size(); ++i)
+    consecutive &= dimensions[i] == dimensions[i - 1] + 1;
+  if (!consecutive)
+    return emitOptionalError(loc, "reduce needs consecutive dimensions of ", adaptor.getOperand().getType(), ", not [",
+                             dimensions, "]");
+  SmallVector<int64_t> result(shape.take_front(dimensions.front()));
+  llvm::append_range(result, shape.drop_front(dimensions.back() + 1));
+  types.push_back(RankedTensorType::get(result, elementOf(adaptor.getOperand())));
+  return success();
+}
+
+void ReduceOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, SmallVectorImpl<Value> &results) {
+  ScalarBuilder s(b, loc);
+  results.push_back(getKind() == "sum" ? s.add(args[0], args[1]) : s.max(args[0], args[1]));
+}
+
+void ReduceOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorImpl<Value> &gradients) {
+  if (getKind() != "sum") {
+    gradients.push_back(Value());
+    return;
+  }
+  SmallVector<int64_t> kept;
+  for (int64_t d = 0; d < rankOf(getOperand()); ++d)
+    if (!llvm::is_contained(getDimensions(), d))
+      kept.push_back(d);
+  gradients.push_back(TapeBuilder(b, getLoc()).broadcast(dy[0], shapeOf(getOperand()), kept));
+}
+
+uint64_t ReduceOp::getFlops() { return elementCount(getOperand().getType()); }
+
+// The parts of a long reduction to one value: its largest divisor that leaves parts of 4,096 elements or more.
+static int64_t partsOf(int64_t elements) {
+  for (int64_t parts = std::min<int64_t>(elements / 4096, 256); parts > 1; --parts)
+    if (elements % parts == 0)
+      return parts;
+  return 1;
+}
+
+// A reduction of everything to one value becomes two, so that threads can share the first.
+void ReduceOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
+  int64_t elements = elementCount(getOperand().getType());
+  if (rankOf(getResult()) != 0 || partsOf(elements) == 1)
+    return;
+  TapeBuilder t(b, getLoc());
+  Value rows = t.reshape(getOperand(), {partsOf(elements), elements / partsOf(elements)});
+  results.push_back(t.reduceLast(getKind(), t.reduceLast(getKind(), rows)));
+}
+
+} // namespace tapeout::tape

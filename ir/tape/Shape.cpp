@@ -1,0 +1,249 @@
+#include "ir/tape/Shape.h"
+
+#include "ir/tape/Scalars.h"
+#include "ir/tape/TapeBuilder.h"
+#include "runtime/base/Hyperparameters.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#define GET_OP_CLASSES
+#include "ir/tape/Shape.cpp.inc"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+void registerShapeOps(TapeDialect &dialect) {
+  addOps<
+#define GET_OP_LIST
+#include "ir/tape/Shape.cpp.inc"
+      >(dialect);
+}
+
+Operation *TapeDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  auto number = dyn_cast<FloatAttr>(value);
+  if (!tensor || tensor.getRank() != 0 || !number)
+    return nullptr;
+  return builder.create<ConstantOp>(loc, number, TypeAttr::get(tensor.getElementType()));
+}
+
+namespace {
+using Results = SmallVectorImpl<Value>;
+
+// Shapes come from model files: every extent is checked before a type is made of it.
+LogicalResult checkShape(std::optional<Location> loc, ArrayRef<int64_t> shape) {
+  uint64_t elements = 1;
+  for (int64_t extent : shape)
+    if (extent <= 0 || __builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements) || elements >> 48)
+      return emitOptionalError(loc, "shape [", shape, "] has an extent below 1 or is too large");
+  return success();
+}
+
+bool isPermutation(ArrayRef<int64_t> values, int64_t rank) {
+  SmallVector<bool> seen(rank, false);
+  for (int64_t value : values) {
+    if (value < 0 || value >= rank || seen[value])
+      return false;
+    seen[value] = true;
+  }
+  return static_cast<int64_t>(values.size()) == rank;
+}
+} // namespace
+
+//===- constant, iota -------------------------------------------------------------------------------------------------===//
+
+LogicalResult ConstantOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get({}, adaptor.getElementType()));
+  return success();
+}
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValueAttr(); }
+void ConstantOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange, Value index, Results &results) {
+  Type type = withElement(index.getType(), getElementType());
+  Value like = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  results.push_back(ScalarBuilder(b, loc).constant(like, getValue().convertToDouble()));
+}
+
+LogicalResult IotaOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  if (failed(checkShape(loc, adaptor.getShape())))
+    return failure();
+  types.push_back(RankedTensorType::get(adaptor.getShape(), IntegerType::get(context, 32)));
+  return success();
+}
+LogicalResult IotaOp::verify() {
+  if (getDimension() < 0 || getDimension() >= static_cast<int64_t>(getShape().size()))
+    return emitOpError("dimension ") << getDimension() << " is outside the shape";
+  return success();
+}
+void IotaOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange, Value index, Results &results) {
+  ScalarBuilder s(b, loc);
+  int64_t inner = rowMajorStrides(getShape())[getDimension()], extent = getShape()[getDimension()];
+  Value value = index;
+  if (inner != 1)
+    value = s.divUnsigned(value, s.constantInt(value, inner));
+  if (getDimension() != 0)
+    value = s.remUnsigned(value, s.constantInt(value, extent));
+  results.push_back(s.convert(value, b.getI32Type()));
+}
+
+//===- reshape, transpose, broadcast_in_dim, hyperparameter ---------------------------------------------------------------===//
+
+uint64_t ReshapeOp::getFlops() { return 0; }
+uint64_t TransposeOp::getFlops() { return 0; }
+uint64_t BroadcastInDimOp::getFlops() { return 0; }
+uint64_t HyperparameterOp::getFlops() { return 0; }
+uint64_t SplitOp::getFlops() { return 0; }
+uint64_t ConcatenateOp::getFlops() { return 0; }
+
+LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  if (failed(checkShape(loc, adaptor.getShape())))
+    return failure();
+  auto type = RankedTensorType::get(adaptor.getShape(), elementOf(adaptor.getOperand()));
+  if (elementCount(type) != elementCount(adaptor.getOperand().getType()))
+    return emitOptionalError(loc, "cannot reshape ", adaptor.getOperand().getType(), " to ", type,
+                             ": the element counts differ");
+  types.push_back(type);
+  return success();
+}
+void ReshapeOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  gradients.push_back(TapeBuilder(b, getLoc()).reshape(dy[0], shapeOf(getOperand())));
+}
+std::optional<StridedAccess> ReshapeOp::getAccess() { return StridedAccess{0, rowMajorStrides(getShape())}; }
+OpFoldResult ReshapeOp::fold(FoldAdaptor) {
+  if (shapeOf(getOperand()) == getShape())
+    return getOperand();
+  if (auto source = getOperand().getDefiningOp<ReshapeOp>()) {
+    setOperand(source.getOperand());
+    return getResult();
+  }
+  return {};
+}
+
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = shapeOf(adaptor.getOperand());
+  if (!isPermutation(adaptor.getPermutation(), shape.size()))
+    return emitOptionalError(loc, "[", adaptor.getPermutation(), "] is not a permutation of the operand's dimensions");
+  SmallVector<int64_t> result;
+  for (int64_t dimension : adaptor.getPermutation())
+    result.push_back(shape[dimension]);
+  types.push_back(RankedTensorType::get(result, elementOf(adaptor.getOperand())));
+  return success();
+}
+void TransposeOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  SmallVector<int64_t> inverse(getPermutation().size());
+  for (auto [i, dimension] : llvm::enumerate(getPermutation()))
+    inverse[dimension] = i;
+  gradients.push_back(TapeBuilder(b, getLoc()).transpose(dy[0], inverse));
+}
+std::optional<StridedAccess> TransposeOp::getAccess() {
+  auto strides = rowMajorStrides(shapeOf(getOperand()));
+  StridedAccess access;
+  for (int64_t dimension : getPermutation())
+    access.strides.push_back(strides[dimension]);
+  return access;
+}
+OpFoldResult TransposeOp::fold(FoldAdaptor) {
+  return llvm::is_sorted(getPermutation()) ? OpFoldResult(getOperand()) : OpFoldResult();
+}
+
+LogicalResult BroadcastInDimOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                 SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> operand = shapeOf(adaptor.getOperand()), shape = adaptor.getShape();
+  ArrayRef<int64_t> dimensions = adaptor.getBroadcastDimensions();
+  if (failed(checkShape(loc, shape)))
+    return failure();
+  if (dimensions.size() != operand.size())
+    return emitOptionalError(loc, "broadcast_dimensions [", dimensions, "] must have one entry per operand dimension");
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    if (dimension < 0 || dimension >= static_cast<int64_t>(shape.size()) || (i > 0 && dimension <= dimensions[i - 1]))
+      return emitOptionalError(loc, "broadcast_dimensions [", dimensions, "] must ascend and lie in the result's rank");
+    if (operand[i] != shape[dimension])
+      return emitOptionalError(loc, "cannot broadcast ", adaptor.getOperand().getType(), " to [", shape,
+                               "]: extent ", operand[i], " does not match ", shape[dimension]);
+  }
+  types.push_back(RankedTensorType::get(shape, elementOf(adaptor.getOperand())));
+  return success();
+}
+void BroadcastInDimOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  TapeBuilder t(b, getLoc());
+  // Runs of repeated dimensions, last first, so that each reduction is over consecutive dimensions.
+  Value gradient = dy[0];
+  int64_t end = getShape().size();
+  while (end > 0) {
+    auto isRepeated = [&](int64_t d) { return !llvm::is_contained(getBroadcastDimensions(), d); };
+    if (!isRepeated(end - 1)) {
+      --end;
+      continue;
+    }
+    int64_t begin = end - 1;
+    while (begin > 0 && isRepeated(begin - 1))
+      --begin;
+    gradient = t.reduce("sum", gradient, llvm::to_vector(llvm::seq<int64_t>(begin, end)));
+    end = begin;
+  }
+  gradients.push_back(gradient);
+}
+std::optional<StridedAccess> BroadcastInDimOp::getAccess() {
+  auto strides = rowMajorStrides(shapeOf(getOperand()));
+  StridedAccess access;
+  access.strides.assign(getShape().size(), 0);
+  for (auto [i, dimension] : llvm::enumerate(getBroadcastDimensions()))
+    access.strides[dimension] = strides[i];
+  return access;
+}
+
+LogicalResult HyperparameterOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                                 SmallVectorImpl<Type> &types) {
+  int64_t field = adaptor.getField(), length = shapeOf(adaptor.getConfig()).front();
+  if (field < 0 || field >= length || field >= static_cast<int64_t>(kHyperparameterCount))
+    return emitOptionalError(loc, "there is no hyperparameter ", field, " in ", adaptor.getConfig().getType());
+  types.push_back(RankedTensorType::get({}, Float64Type::get(context)));
+  return success();
+}
+std::optional<StridedAccess> HyperparameterOp::getAccess() {
+  return StridedAccess{static_cast<int64_t>(getField()), {}};
+}
+
+//===- split, concatenate ---------------------------------------------------------------------------------------------===//
+
+LogicalResult SplitOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  SmallVector<int64_t> shape(shapeOf(adaptor.getOperand()));
+  int64_t dimension = adaptor.getDimension(), count = adaptor.getCount();
+  if (dimension < 0 || dimension >= static_cast<int64_t>(shape.size()) || count < 1 || shape[dimension] % count != 0)
+    return emitOptionalError(loc, "cannot split dimension ", dimension, " of ", adaptor.getOperand().getType(), " into ",
+                             count, " equal parts");
+  shape[dimension] /= count;
+  types.assign(count, RankedTensorType::get(shape, elementOf(adaptor.getOperand())));
+  return success();
+}
+void SplitOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  TapeBuilder t(b, getLoc());
+  SmallVector<Value> parts(dy);
+  for (auto [part, result] : llvm::zip(parts, getResults()))
+    if (!part)
+      part = t.broadcast(t.constantLike(result, 0), shapeOf(result), {});
+  gradients.push_back(b.create<ConcatenateOp>(getLoc(), parts, getDimension()));
+}
+
+LogicalResult ConcatenateOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  ValueRange operands = adaptor.getOperands();
+  int64_t dimension = adaptor.getDimension();
+  if (operands.empty() || !llvm::all_equal(operands.getTypes()) || dimension < 0 || dimension >= rankOf(operands.front()))
+    return emitOptionalError(loc, "concatenate needs operands of one type and a dimension of theirs");
+  SmallVector<int64_t> shape(shapeOf(operands.front()));
+  shape[dimension] *= operands.size();
+  types.push_back(RankedTensorType::get(shape, elementOf(operands.front())));
+  return success();
+}
+void ConcatenateOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  auto split = b.create<SplitOp>(getLoc(), dy[0], getDimension(), getOperands().size());
+  llvm::append_range(gradients, split.getResults());
+}
+
+} // namespace tapeout::tape

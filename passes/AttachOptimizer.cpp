@@ -1,0 +1,150 @@
+// tape-attach-optimizer: consumes the gradient results of @step and returns updated parameters, optimizer state and step
+// counter instead, each tied to its argument by tape.updates. Hyperparameters come from the config slot, so changing
+// them rebuilds nothing.
+#include "passes/Functions.h"
+#include "passes/Passes.h"
+
+#include "ir/tape/Optimizer.h"
+#include "ir/tape/Shape.h"
+#include "ir/tape/TapeBuilder.h"
+#include "runtime/base/Hyperparameters.h"
+
+#include "llvm/Support/GlobPattern.h"
+
+using namespace mlir;
+
+namespace tapeout {
+#define GEN_PASS_DEF_ATTACHOPTIMIZER
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// What all updates of a step share: rank-0 f64 values.
+struct StepScalars {
+  Value lr, weightDecay, zero, beta1, beta2, epsilon, momentum, correction1, correction2;
+};
+
+class Updates {
+public:
+  Updates(func::FuncOp step, OpBuilder &builder, StringRef optimizer) : step_(step), builder_(builder), optimizer_(optimizer) {
+    tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("optimizer")));
+    config_ = findArgument(step, tape::kRoleConfig);
+    counter_ = findArgument(step, tape::kRoleCounter);
+    auto read = [&](Hyperparameter field) -> Value {
+      return builder.create<tape::HyperparameterOp>(t.loc(), config_, static_cast<int64_t>(field));
+    };
+    scalars_.lr = builder.create<tape::LearningRateOp>(
+        t.loc(), counter_, read(Hyperparameter::LearningRate), read(Hyperparameter::MinLearningRateRatio),
+        read(Hyperparameter::Schedule), read(Hyperparameter::WarmupSteps), read(Hyperparameter::TotalSteps));
+    scalars_.weightDecay = read(Hyperparameter::WeightDecay);
+    scalars_.zero = t.constant(builder.getF64Type(), 0);
+    if (isAdam()) {
+      scalars_.beta1 = read(Hyperparameter::Beta1);
+      scalars_.beta2 = read(Hyperparameter::Beta2);
+      scalars_.epsilon = read(Hyperparameter::Epsilon);
+      scalars_.correction1 = builder.create<tape::BiasCorrectionOp>(t.loc(), counter_, scalars_.beta1);
+      scalars_.correction2 = builder.create<tape::BiasCorrectionOp>(t.loc(), counter_, scalars_.beta2);
+    } else if (hasMomentum()) {
+      scalars_.momentum = read(Hyperparameter::Momentum);
+    }
+  }
+
+  void addMetricsAndCounter(SmallVectorImpl<NamedResult> &results) {
+    tape::TapeBuilder t(builder_, NameLoc::get(builder_.getStringAttr("optimizer")));
+    results.push_back(namedResult(scalars_.lr, "lr"));
+    results.push_back(update(t.add(counter_, t.constantLike(counter_, 1)), counter_.getArgNumber()));
+  }
+
+  void updateParameter(unsigned argument, Value gradient, bool decays, SmallVectorImpl<NamedResult> &results) {
+    Value parameter = step_.getArgument(argument), decay = decays ? scalars_.weightDecay : scalars_.zero;
+    StringRef name = argumentAttr(step_, argument, tape::kNameAttr);
+    Location loc = NameLoc::get(builder_.getStringAttr(name));
+    const StepScalars &s = scalars_;
+    if (isAdam()) {
+      BlockArgument m = addState(parameter.getType(), "m", name), v = addState(parameter.getType(), "v", name);
+      auto op = builder_.create<tape::AdamOp>(loc, parameter, gradient, m, v, s.lr, decay, s.beta1, s.beta2, s.epsilon,
+                                              s.correction1, s.correction2, optimizer_ == "adamw");
+      results.push_back(update(op.getNewParameter(), argument));
+      results.push_back(update(op.getNewM(), m.getArgNumber()));
+      results.push_back(update(op.getNewV(), v.getArgNumber()));
+    } else if (hasMomentum()) {
+      BlockArgument buffer = addState(parameter.getType(), "momentum", name);
+      auto op = builder_.create<tape::SgdMomentumOp>(loc, parameter, gradient, buffer, s.lr, decay, s.momentum,
+                                                     optimizer_ == "nesterov");
+      results.push_back(update(op.getNewParameter(), argument));
+      results.push_back(update(op.getNewBuffer(), buffer.getArgNumber()));
+    } else {
+      Value updated = builder_.create<tape::SgdOp>(loc, parameter, gradient, s.lr, decay);
+      results.push_back(update(updated, argument));
+    }
+  }
+
+private:
+  bool isAdam() const { return optimizer_ == "adamw" || optimizer_ == "adam"; }
+  bool hasMomentum() const { return optimizer_ == "momentum" || optimizer_ == "nesterov"; }
+
+  BlockArgument addState(Type type, StringRef kind, StringRef parameter) {
+    return addArgument(step_, type, tape::kRoleState, (optimizer_ + "." + kind + "/" + parameter).str());
+  }
+  NamedResult update(Value value, unsigned argument) {
+    return {value, builder_.getDictionaryAttr(builder_.getNamedAttr(tape::kUpdatesAttr, builder_.getI64IntegerAttr(argument)))};
+  }
+
+  func::FuncOp step_;
+  OpBuilder &builder_;
+  StringRef optimizer_;
+  BlockArgument config_, counter_;
+  StepScalars scalars_;
+};
+
+/// Name patterns, compiled once. GlobPattern also knows [a-z], which names of parameters never contain.
+FailureOr<SmallVector<llvm::GlobPattern>> compilePatterns(Operation *where, ArrayRef<std::string> patterns) {
+  SmallVector<llvm::GlobPattern> compiled;
+  for (const std::string &pattern : patterns) {
+    auto glob = llvm::GlobPattern::create(pattern);
+    if (!glob) {
+      llvm::consumeError(glob.takeError());
+      return where->emitError() << "'" << pattern << "' is not a name pattern; use * and ?";
+    }
+    compiled.push_back(std::move(*glob));
+  }
+  return compiled;
+}
+
+struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
+  using AttachOptimizerBase::AttachOptimizerBase;
+
+  void runOnOperation() override {
+    auto step = getOperation().lookupSymbol<func::FuncOp>("step");
+    if (!step || !findArgument(step, tape::kRoleConfig) || !findArgument(step, tape::kRoleCounter)) {
+      getOperation().emitError("attach-optimizer needs a function @step with config and counter; run attach-loss first");
+      return signalPassFailure();
+    }
+    static constexpr StringRef kOptimizers[] = {"adamw", "adam", "sgd", "momentum", "nesterov"};
+    if (!llvm::is_contained(kOptimizers, StringRef(optimizer))) {
+      step.emitError() << "there is no optimizer '" << optimizer << "'; use adamw, adam, sgd, momentum or nesterov";
+      return signalPassFailure();
+    }
+    auto noDecayPatterns = compilePatterns(step, llvm::to_vector(noDecay));
+    if (failed(noDecayPatterns))
+      return signalPassFailure();
+
+    OpBuilder builder(step.getBody().front().getTerminator());
+    PhaseScope phase(builder, "optimizer");
+    Updates updates(step, builder, optimizer);
+    SmallVector<NamedResult> results, gradients;
+    for (const NamedResult &result : getResults(step))
+      (result.attributes && result.attributes.contains(tape::kGradientOfAttr) ? gradients : results).push_back(result);
+    updates.addMetricsAndCounter(results);
+    for (const NamedResult &gradient : gradients) {
+      unsigned argument = gradient.attributes.getAs<IntegerAttr>(tape::kGradientOfAttr).getInt();
+      StringRef name = argumentAttr(step, argument, tape::kNameAttr);
+      bool decays = llvm::none_of(*noDecayPatterns, [&](const llvm::GlobPattern &pattern) { return pattern.match(name); });
+      updates.updateParameter(argument, gradient.value, decays, results);
+    }
+    setResults(step, results);
+  }
+};
+
+} // namespace
+} // namespace tapeout

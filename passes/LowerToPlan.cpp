@@ -1,0 +1,231 @@
+// tape-lower-to-plan: values become memory slots, ops become instructions.
+//
+//   1. arguments become persistent slots, shared by all programs that name them alike;
+//   2. every other value gets a slot: a reshape shares its operand's; an updated parameter or state is written in place
+//      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena);
+//   3. fusion groups become launches of outlined kernels (equal kernels are one), products become matmuls;
+//   4. what a return still needs somewhere else is copied.
+#include "passes/Functions.h"
+#include "passes/Passes.h"
+
+#include "ir/plan/Plan.h"
+#include "ir/tape/Fusion.h"
+#include "ir/tape/MatMul.h"
+#include "ir/tape/Shape.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace tapeout {
+#define GEN_PASS_DEF_LOWERTOPLAN
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// Slots and kernels of the whole plan.
+class PlanTables {
+public:
+  explicit PlanTables(ModuleOp module) : builder_(module.getContext()), kernelBuilder_(module.getContext()) {
+    builder_.setInsertionPointToStart(module.getBody()); // slots before the programs that use them
+    kernelBuilder_.setInsertionPointToEnd(module.getBody());
+  }
+
+  Value createSlot(StringRef kind, StringRef name, Type type, Location loc) {
+    return builder_.create<plan::SlotOp>(loc, plan::SlotType::get(builder_.getContext()), kind, name, type, IntegerAttr());
+  }
+
+  /// The slot of a function argument: one for all arguments of the same role, name and type.
+  Value persistentSlot(func::FuncOp func, unsigned index) {
+    StringRef role = argumentAttr(func, index, tape::kRoleAttr), name = argumentAttr(func, index, tape::kNameAttr);
+    Type type = func.getArgumentTypes()[index];
+    std::string key;
+    llvm::raw_string_ostream(key) << role << '/' << name << ':' << type;
+    Value &slot = persistent_[key];
+    if (!slot) {
+      slot = createSlot(role, name, type, func.getArgument(index).getLoc());
+      for (StringRef attribute : {tape::kInitAttr, tape::kFrozenAttr})
+        if (Attribute value = func.getArgAttr(index, attribute))
+          slot.getDefiningOp()->setAttr(attribute, value);
+    }
+    return slot;
+  }
+
+  /// Outlines the region of a group; an equal kernel that is already there is used instead.
+  StringRef kernelFor(tape::FusionOp fusion) {
+    Block &body = fusion.getBody().front();
+    std::string label;
+    for (Operation &op : body) {
+      op.removeAttr(tape::kPhaseAttr);
+      if (!isa<tape::ConstantOp, tape::YieldOp>(op))
+        label += "_" + op.getName().stripDialect().str();
+    }
+    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel");
+    kernel.getBody().takeBody(fusion.getBody());
+    std::string text;
+    llvm::raw_string_ostream(text) << kernel;
+    auto [entry, isNew] = kernels_.try_emplace(text);
+    if (!isNew) {
+      kernel.erase();
+      return entry->second;
+    }
+    entry->second = "k" + std::to_string(kernels_.size() - 1) + label.substr(0, 60);
+    kernel.setSymName(entry->second);
+    return entry->second;
+  }
+
+private:
+  OpBuilder builder_, kernelBuilder_;
+  llvm::StringMap<Value> persistent_;
+  llvm::StringMap<std::string> kernels_;
+};
+
+/// Whether every result element only needs operand elements of the same index, so that a result may replace an operand.
+bool isElementwise(tape::FusionOp fusion) {
+  for (Operation &op : fusion.getBody().front().without_terminator())
+    if (cast<tape::FactsOpInterface>(op).getFusionKind() != tape::FusionKind::Elementwise)
+      return false;
+  return true;
+}
+
+class ProgramLowering {
+public:
+  ProgramLowering(func::FuncOp func, PlanTables &tables) : func_(func), tables_(tables), builder_(func.getContext()) {
+    for (auto [i, op] : llvm::enumerate(func.getBody().front()))
+      order_[&op] = i;
+  }
+
+  void lower() {
+    for (unsigned i = 0; i < func_.getNumArguments(); ++i)
+      slots_[func_.getArgument(i)] = tables_.persistentSlot(func_, i);
+    chooseResultSlots();
+    createProgram();
+    Block &body = func_.getBody().front();
+    for (Operation &op : body.without_terminator())
+      lowerOp(op);
+    copyResults(body.getTerminator());
+  }
+
+private:
+  // Results that may be produced right where the return wants them.
+  void chooseResultSlots() {
+    Operation *terminator = func_.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+      Value target;
+      bool direct = isa_and_nonnull<tape::FusionOp, tape::DotGeneralOp>(value.getDefiningOp()) && !slots_.contains(value);
+      if (auto updates = dyn_cast_or_null<IntegerAttr>(func_.getResultAttr(i, tape::kUpdatesAttr))) {
+        BlockArgument argument = func_.getArgument(updates.getInt());
+        target = slots_[argument];
+        direct = direct && canOverwrite(argument, value.getDefiningOp());
+      } else {
+        StringRef name = resultAttr(func_, i, tape::kNameAttr);
+        std::string slotName = (func_.getName() + "/" + (name.empty() ? "result" + std::to_string(i) : name.str())).str();
+        target = tables_.createSlot("output", slotName, value.getType(), value.getLoc());
+        outputs_.push_back(target);
+        outputNames_.push_back(name.empty() ? builder_.getStringAttr("result" + std::to_string(i)) : builder_.getStringAttr(name));
+      }
+      targets_.push_back(target);
+      if (direct)
+        slots_[value] = target;
+    }
+  }
+
+  /// Every reader of the argument's old value comes before `writer`, or is an elementwise `writer` itself.
+  bool canOverwrite(Value argument, Operation *writer) {
+    for (Operation *user : argument.getUsers()) {
+      if (isa<tape::ReshapeOp>(user) && !canOverwrite(user->getResult(0), writer))
+        return false;
+      auto fusion = dyn_cast<tape::FusionOp>(user);
+      if (order_[user] > order_[writer] || (user == writer && !(fusion && isElementwise(fusion))))
+        return false;
+    }
+    return true;
+  }
+
+  void createProgram() {
+    SmallVector<Value> inputs;
+    SmallVector<Attribute> inputNames;
+    for (unsigned i : argumentsWithRole(func_, tape::kRoleInput)) {
+      inputs.push_back(slots_[func_.getArgument(i)]);
+      inputNames.push_back(builder_.getStringAttr(argumentAttr(func_, i, tape::kNameAttr)));
+    }
+    builder_.setInsertionPointToEnd(func_->getBlock());
+    auto program = builder_.create<plan::ProgramOp>(func_.getLoc(), func_.getName(), inputs, outputs_,
+                                                    builder_.getArrayAttr(inputNames), builder_.getArrayAttr(outputNames_));
+    builder_.setInsertionPointToStart(&program.getBody().emplaceBlock());
+  }
+
+  Value slotFor(Value value) {
+    Value &slot = slots_[value];
+    if (!slot)
+      slot = tables_.createSlot("arena", tape::layerName(value.getLoc()), value.getType(), value.getLoc());
+    return slot;
+  }
+
+  void lowerOp(Operation &op) {
+    if (isa<tape::ReshapeOp>(op)) {
+      Value &slot = slots_[op.getResult(0)];
+      slot = slots_[op.getOperand(0)];
+      return;
+    }
+    SmallVector<Value> reads, writes;
+    for (Value operand : op.getOperands())
+      reads.push_back(slots_[operand]);
+    for (Value result : op.getResults())
+      writes.push_back(slotFor(result));
+    Operation *instruction = nullptr;
+    uint64_t flops = 0;
+    if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
+      fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
+      instruction = builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes);
+    } else {
+      flops = cast<tape::CostModelOpInterface>(op).getFlops();
+      instruction = createMatmul(cast<tape::DotGeneralOp>(op), reads, writes);
+    }
+    uint64_t bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
+    instruction->setAttr("flops", builder_.getI64IntegerAttr(flops));
+    instruction->setAttr("bytes", builder_.getI64IntegerAttr(bytes));
+    if (Attribute phase = op.getAttr(tape::kPhaseAttr))
+      instruction->setAttr(tape::kPhaseAttr, phase);
+  }
+
+  Operation *createMatmul(tape::DotGeneralOp op, ValueRange reads, ValueRange writes) {
+    tape::StridedMatmul matmul = *tape::asStridedMatmul(op); // checked by verify-fusion-groups
+    SmallVector<int64_t> batch;
+    for (const auto &dimension : matmul.batch)
+      batch.append({dimension.extent, dimension.lhs, dimension.rhs, dimension.result});
+    return builder_.create<plan::MatmulOp>(
+        op.getLoc(), reads, writes, ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
+        ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
+        batch);
+  }
+
+  void copyResults(Operation *terminator) {
+    for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_))
+      if (slots_[value] != target)
+        builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
+  }
+
+  func::FuncOp func_;
+  PlanTables &tables_;
+  OpBuilder builder_;
+  llvm::DenseMap<Operation *, unsigned> order_;
+  llvm::DenseMap<Value, Value> slots_;
+  SmallVector<Value> targets_, outputs_;
+  SmallVector<Attribute> outputNames_;
+};
+
+struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
+  void runOnOperation() override {
+    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    PlanTables tables(getOperation());
+    for (func::FuncOp func : functions)
+      ProgramLowering(func, tables).lower();
+    for (func::FuncOp func : functions)
+      func.erase();
+  }
+};
+
+} // namespace
+} // namespace tapeout

@@ -1,0 +1,104 @@
+// Every pass, its argument (without the `tape-` prefix on tapeout's command line), options and whether it preserves values.
+// passes/Pipelines.cpp has the order.
+#ifndef TAPEOUT_PASSES_PASSES_TD
+#define TAPEOUT_PASSES_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+//===- import ---------------------------------------------------------------------------------------------------------===//
+
+def VerifyImported : Pass<"tape-verify-imported", "::mlir::ModuleOp"> {
+  let summary = "Checks what later passes rely on in an imported module";
+  let description = [{
+    One forward function whose arguments all have a role and a unique name; every op is of the tape dialect and, if it
+    takes a gradient, knows it. Lists all offending layers in one go. Changes nothing.
+  }];
+}
+
+//===- differentiate --------------------------------------------------------------------------------------------------===//
+
+def AttachLoss : Pass<"tape-attach-loss", "::mlir::ModuleOp"> {
+  let summary = "Makes @step and @evaluate out of @forward";
+  let description = [{
+    @step(parameters, inputs, labels, config, counter) returns the loss (sum over counted positions / their number) and
+    gives every random op its key. @evaluate(parameters, inputs, labels) draws nothing and returns sum and count.
+    Numerics: defines them.
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"cross_entropy\"", "cross_entropy or mean_squared_error">,
+    Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label of positions that do not count">,
+  ];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def BuildBackward : Pass<"tape-build-backward", "::mlir::ModuleOp"> {
+  let summary = "Appends the gradient of the loss for every trainable parameter to @step";
+  let description = [{
+    Reverse mode by the op's own rule (DifferentiableOpInterface). Ops without one that a gradient must pass are listed
+    in one message. A parameter the loss does not depend on is an error: it would silently never train.
+  }];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def ClipGradients : Pass<"tape-clip-gradients", "::mlir::ModuleOp"> {
+  let summary = "Scales all gradients so that their global norm is at most the hyperparameter `clip`";
+  let description = [{norm = sqrt(sum g^2); factor = min(1, clip / (norm + 1e-6)), as PyTorch; clip <= 0 switches it off.
+    The norm before clipping is the metric grad_norm.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def AttachOptimizer : Pass<"tape-attach-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Replaces the gradients of @step by updated parameters, optimizer state and counter";
+  let options = [
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"", "adamw, adam, sgd, momentum or nesterov">,
+    ListOption<"noDecay", "no-decay", "std::string", "name patterns (* and ?) of parameters without weight decay">,
+  ];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def VerifyTrainStep : Pass<"tape-verify-train-step", "::mlir::ModuleOp"> {
+  let summary = "Checks that @step updates each trainable parameter and each state exactly once, and nothing else";
+  let description = [{No gradient result is left, every random op has its key, frozen parameters have no update. Changes nothing.}];
+}
+
+//===- fuse -----------------------------------------------------------------------------------------------------------===//
+
+def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
+  let summary = "Rewrites semantic ops (layer_norm, attention, cross_entropy, ...) into elementwise ops, reductions and products";
+  let description = [{Value-preserving: the semantic ops mean their decomposition.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
+  let summary = "Puts every op that becomes a generated kernel into a tape.fusion of its own";
+  let description = [{Reshapes move nothing and stay outside, as do ops that a library serves. Value-preserving.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def VerifyFusionGroups : Pass<"tape-verify-fusion-groups", "::mlir::ModuleOp"> {
+  let summary = "Checks that nothing is left that cannot become an instruction";
+  let description = [{Outside of groups only reshapes and library ops; inside only ops a kernel can be generated for. Changes nothing.}];
+}
+
+//===- schedule -------------------------------------------------------------------------------------------------------===//
+
+def LowerToPlan : Pass<"tape-lower-to-plan", "::mlir::ModuleOp"> {
+  let summary = "Functions become programs of instructions over memory slots; equal kernels become one";
+  let description = [{Updates are written in place where no later instruction reads the old value. Value-preserving.}];
+  let dependentDialects = ["::tapeout::plan::PlanDialect"];
+}
+
+def PlanMemory : Pass<"tape-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Gives every slot its place: transient ones share the arena, the others lie one after another";
+  let statistics = [
+    Statistic<"arenaBytes", "arena-bytes", "planned size of the arena">,
+    Statistic<"liveBytes", "live-bytes", "largest sum of live transient slots, a lower bound">,
+  ];
+}
+
+def VerifyPlan : Pass<"tape-verify-plan", "::mlir::ModuleOp"> {
+  let summary = "Checks that every read finds what was last written to its slot, and that live slots do not overlap";
+  let description = [{Changes nothing.}];
+}
+
+#endif

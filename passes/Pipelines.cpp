@@ -1,0 +1,75 @@
+// The order of all passes: read this first.
+#include "passes/Pipelines.h"
+
+#include "passes/Passes.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace tapeout {
+
+namespace {
+
+class Pipeline {
+public:
+  explicit Pipeline(std::vector<PipelineStep> &steps) : steps_(steps) {}
+  void stage(StringRef name) { stage_ = name; }
+  void add(std::unique_ptr<Pass> pass) { steps_.push_back({stage_, std::move(pass)}); }
+
+private:
+  std::vector<PipelineStep> &steps_;
+  StringRef stage_;
+};
+
+} // namespace
+
+std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
+  std::vector<PipelineStep> steps;
+  Pipeline pipeline(steps);
+
+  // From the importer's @forward (and @predict) to a graph that later stages can rely on.
+  pipeline.stage("import");
+  pipeline.add(createCanonicalizerPass());
+  pipeline.add(createVerifyImported());
+
+  // One graph holds the whole step: forward, loss, backward, clipping, optimizer, schedule, counter.
+  pipeline.stage("differentiate");
+  AttachLossOptions loss;
+  loss.loss = options.loss;
+  loss.ignoreIndex = options.ignoreIndex;
+  pipeline.add(createAttachLoss(loss));
+  pipeline.add(createBuildBackward());
+  pipeline.add(createClipGradients());
+  AttachOptimizerOptions optimizer;
+  optimizer.optimizer = options.optimizer;
+  optimizer.noDecay = options.noDecay;
+  pipeline.add(createAttachOptimizer(optimizer));
+  pipeline.add(createCanonicalizerPass());
+  pipeline.add(createCSEPass()); // before decompose: pieces shared later would live from forward to backward
+  pipeline.add(createVerifyTrainStep());
+
+  // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
+  pipeline.stage("fuse");
+  pipeline.add(createDecompose());
+  pipeline.add(createCanonicalizerPass());
+  pipeline.add(createFormFusionGroups());
+  pipeline.add(createVerifyFusionGroups());
+
+  // Values become memory, ops become instructions.
+  pipeline.stage("schedule");
+  pipeline.add(createLowerToPlan());
+  pipeline.add(createPlanMemory());
+  pipeline.add(createVerifyPlan());
+  return steps;
+}
+
+void registerPassesAndPipelines() {
+  registerTapeoutPasses();
+  registerCanonicalizerPass();
+  registerCSEPass();
+}
+
+} // namespace tapeout

@@ -1,0 +1,39 @@
+// The order of all passes, as one list of named stages. A stage ends in its own verifier.
+#pragma once
+
+#include "mlir/Pass/Pass.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeout {
+
+/// What a compile decides before any pass runs.
+struct TrainingOptions {
+  std::string loss = "cross_entropy"; ///< or mean_squared_error
+  int64_t ignoreIndex = -100;
+  std::string optimizer = "adamw";  ///< adamw, adam, sgd, momentum, nesterov
+  std::vector<std::string> noDecay; ///< name patterns of parameters without weight decay
+};
+
+struct PipelineStep {
+  llvm::StringRef stage;
+  std::unique_ptr<mlir::Pass> pass;
+
+  /// The pass's argument without its prefix, as users name it: "build-backward".
+  llvm::StringRef name() const {
+    llvm::StringRef argument = pass->getArgument();
+    argument.consume_front("tape-");
+    return argument;
+  }
+};
+
+/// All steps from an imported module to a verified plan.
+std::vector<PipelineStep> buildPipeline(const TrainingOptions &options);
+
+/// Registers every pass with the global registry, for tapeout-opt.
+void registerPassesAndPipelines();
+
+} // namespace tapeout

@@ -1,0 +1,49 @@
+// tape-verify-fusion-groups: outside of groups only reshapes and library calls, inside only ops a kernel can be generated
+// for. Changes nothing.
+#include "passes/Functions.h"
+#include "passes/Passes.h"
+
+#include "ir/tape/Fusion.h"
+#include "ir/tape/MatMul.h"
+#include "ir/tape/Shape.h"
+
+using namespace mlir;
+
+namespace tapeout {
+#define GEN_PASS_DEF_VERIFYFUSIONGROUPS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+LogicalResult verifyOutside(Operation &op) {
+  if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && !tape::asStridedMatmul(matmul))
+    return op.emitError("is not a strided product; run decompose first");
+  if (isa<tape::FusionOp, tape::ReshapeOp>(op) || tape::isLibraryCall(&op))
+    return success();
+  return op.emitError("is in no fusion group");
+}
+
+LogicalResult verifyInside(Operation &op) {
+  auto facts = dyn_cast<tape::FactsOpInterface>(op);
+  if (!facts || tape::isLibraryCall(&op) || facts.getFusionKind() == tape::FusionKind::Barrier)
+    return op.emitError("cannot be part of a generated kernel");
+  return success();
+}
+
+struct VerifyFusionGroups : impl::VerifyFusionGroupsBase<VerifyFusionGroups> {
+  void runOnOperation() override {
+    bool failed = false;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : func.getBody().front().without_terminator()) {
+        failed |= mlir::failed(verifyOutside(op));
+        if (auto fusion = dyn_cast<tape::FusionOp>(op))
+          for (Operation &inner : fusion.getBody().front().without_terminator())
+            failed |= mlir::failed(verifyInside(inner));
+      }
+    if (failed)
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace tapeout

@@ -1,0 +1,28 @@
+// Packs buffers with known lifetimes into one arena (offline dynamic storage allocation). Plain C++, no IR.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tapeout {
+
+/// A buffer that is live from instruction `begin` to instruction `end`, both included.
+struct LiveBuffer {
+  uint64_t bytes;
+  uint32_t begin, end;
+};
+
+struct Packing {
+  std::vector<uint64_t> offsets; ///< one per buffer
+  uint64_t bytes = 0;            ///< size of the arena
+};
+
+/// Places larger buffers first, each at the tightest gap among those live at the same time (best fit by size, as in
+/// "Efficient Memory Management for Deep Neural Net Inference", Pisarchyk and Lee 2020). Sizes must be multiples of
+/// the wanted alignment: offsets then are, too. Equal input gives equal output.
+Packing packMemory(const std::vector<LiveBuffer> &buffers);
+
+/// The largest sum of sizes live at one instruction: no packing can be smaller.
+uint64_t peakLiveBytes(const std::vector<LiveBuffer> &buffers);
+
+} // namespace tapeout

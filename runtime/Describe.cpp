@@ -1,0 +1,135 @@
+#include "runtime/Describe.h"
+
+#include "runtime/Trace.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <map>
+
+namespace tapeout::rt {
+namespace {
+
+std::string bytesText(uint64_t bytes) {
+  constexpr std::array<const char *, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+const char *taskName(plan::Task task) {
+  constexpr std::array<const char *, 3> names = {"language model", "classification", "regression"};
+  return names[static_cast<size_t>(task)];
+}
+
+std::string initializerText(const plan::Initializer &recipe) {
+  switch (recipe.kind()) {
+  case plan::InitializerKind::Zeros: return "zeros";
+  case plan::InitializerKind::Ones: return "ones";
+  case plan::InitializerKind::Constant: return fmt::format("constant {:g}", recipe.a());
+  case plan::InitializerKind::Normal: return fmt::format("normal mean {:g} deviation {:g}", recipe.a(), recipe.b());
+  case plan::InitializerKind::Uniform: return fmt::format("uniform {:g} to {:g}", recipe.a(), recipe.b());
+  case plan::InitializerKind::Embedded: return "embedded weights";
+  }
+  return "";
+}
+
+/// Appends lines of "name   value" in two columns.
+class Table {
+public:
+  template <typename... Args> void row(std::string_view name, fmt::format_string<Args...> format, Args &&...args) {
+    fmt::format_to(std::back_inserter(text_), "{:<22}{}\n", name, fmt::format(format, std::forward<Args>(args)...));
+  }
+  void section(std::string_view title) { fmt::format_to(std::back_inserter(text_), "\n{}\n", title); }
+  std::string take() { return std::move(text_); }
+
+private:
+  std::string text_;
+};
+
+void addModel(Table &table, const Plan &plan) {
+  const plan::Model &model = plan.model();
+  uint64_t trained = 0, frozen = 0;
+  for (uint32_t index : plan.slotsOfKind(plan::SlotKind::Parameter))
+    (plan.slot(index).trainable() ? trained : frozen) += elementCount(plan.slot(index));
+  table.row("model", "{} ({})", printable(model.name()), taskName(model.task()));
+  table.row("batch", "{} samples", model.batch());
+  if (model.context() > 0)
+    table.row("context", "{} tokens", model.context());
+  if (model.vocabulary() > 0)
+    table.row(model.task() == plan::Task::LanguageModel ? "vocabulary" : "classes", "{}", model.vocabulary());
+  table.row("parameters", "{} trained, {} frozen", trained, frozen);
+  table.row("compiled by", "{} for {}", printable(plan.root().compiler()), printable(plan.root().target()));
+  table.row("options", "{}", printable(plan.root().options()));
+  table.row("plan hash", "{}", plan.hash());
+}
+
+void addMemory(Table &table, const Plan &plan) {
+  std::map<plan::SlotKind, uint64_t> bytes;
+  for (uint32_t i = 0; i < plan.slotCount(); ++i)
+    bytes[plan.slot(i).kind()] += plan.slot(i).bytes();
+  table.section("memory");
+  table.row("one step (arena)", "{}", bytesText(plan.arenaBytes()));
+  table.row("whole run", "{}", bytesText(plan.persistentBytes()));
+  table.row("  parameters", "{}", bytesText(bytes[plan::SlotKind::Parameter]));
+  table.row("  optimizer state", "{}", bytesText(bytes[plan::SlotKind::OptimizerState]));
+  table.row("  constants", "{}", bytesText(bytes[plan::SlotKind::Constant]));
+  table.row("  inputs", "{}", bytesText(bytes[plan::SlotKind::Input]));
+}
+
+void addProgram(Table &table, const plan::Program &program) {
+  std::array<uint64_t, 5> flops = {};
+  uint64_t launches = 0, products = 0, copies = 0, total = 0, moved = 0;
+  for (const plan::Instruction *instruction : *program.instructions()) {
+    launches += instruction->body_type() == plan::InstructionBody::Launch;
+    products += instruction->body_type() == plan::InstructionBody::Matmul;
+    copies += instruction->body_type() == plan::InstructionBody::Copy;
+    flops[instruction->phase()] += instruction->flops();
+    total += instruction->flops();
+    moved += instruction->bytes_moved();
+  }
+  table.section(fmt::format("program {}", printable(program.name())));
+  table.row("instructions", "{} ({} kernel launches, {} matrix products, {} copies)", program.instructions()->size(),
+            launches, products, copies);
+  table.row("flops", "{:.4g}", static_cast<double>(total));
+  for (uint8_t phase = 0; phase < flops.size(); ++phase)
+    if (flops[phase] > 0)
+      table.row(fmt::format("  {}", phaseName(phase)), "{:.4g}", static_cast<double>(flops[phase]));
+  table.row("bytes moved", "{}", bytesText(moved));
+}
+
+void addHyperparameters(Table &table, const Plan &plan) {
+  table.section(fmt::format("optimizer {}", printable(plan.root().optimizer())));
+  for (const plan::Default *entry : *plan.root().defaults())
+    table.row(printable(entry->name()), "{:g}", entry->value());
+}
+
+void addParameters(Table &table, const Plan &plan) {
+  table.section("parameters");
+  for (uint32_t index : plan.slotsOfKind(plan::SlotKind::Parameter)) {
+    const plan::Slot &slot = plan.slot(index);
+    table.row(printable(slot.name()), " {} [{}]{}, {}", name(elementType(slot)), fmt::join(shapeOf(slot), ", "),
+              slot.trainable() ? "" : ", frozen", initializerText(*slot.initializer()));
+  }
+}
+
+} // namespace
+
+std::string describePlan(const Plan &plan) {
+  Table table;
+  addModel(table, plan);
+  addMemory(table, plan);
+  for (const plan::Program *program : *plan.root().programs())
+    addProgram(table, *program);
+  table.row("kernels", "{}", plan.root().kernels()->size());
+  addHyperparameters(table, plan);
+  addParameters(table, plan);
+  return table.take();
+}
+
+} // namespace tapeout::rt

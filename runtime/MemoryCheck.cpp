@@ -1,0 +1,153 @@
+#include "runtime/MemoryCheck.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+
+namespace tapeout::rt {
+namespace {
+
+constexpr uint8_t kPoison = 0xff;
+constexpr uint32_t kNobody = UINT32_MAX;
+
+/// What an instruction does to slots, in slot indices.
+struct Access {
+  uint32_t slot;
+  uint64_t bytes; // from the slot's start
+};
+struct Accesses {
+  std::vector<Access> reads, writes;
+};
+
+Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
+  Accesses result;
+  auto read = [&](uint32_t slot) { result.reads.push_back({slot, shapeBytes(plan.slot(slot))}); };
+  // Whatever follows the shape's bytes belongs to the writer as well.
+  auto write = [&](uint32_t slot) { result.writes.push_back({slot, plan.slot(slot).bytes()}); };
+  if (const plan::Launch *launch = instruction.body_as_Launch()) {
+    const plan::Kernel &kernel = *plan.root().kernels()->Get(launch->kernel());
+    for (uint32_t i = 0; i < kernel.argument_count(); ++i)
+      i < kernel.argument_count() - kernel.result_count() ? read(launch->arguments()->Get(i))
+                                                          : write(launch->arguments()->Get(i));
+  } else if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
+    read(matmul->a());
+    read(matmul->b());
+    if (matmul->accumulate())
+      read(matmul->c());
+    write(matmul->c());
+  } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
+    result.reads.push_back({copy->source(), copy->bytes()});
+    result.writes.push_back({copy->destination(), copy->bytes()});
+  }
+  auto isPersistent = [&](const Access &access) { return plan.slot(access.slot).kind() != plan::SlotKind::Arena; };
+  std::erase_if(result.reads, isPersistent);
+  std::erase_if(result.writes, isPersistent);
+  return result;
+}
+
+/// The slot whose memory this one is: itself unless it is a view.
+uint32_t baseOf(const Plan &plan, uint32_t slot) {
+  int32_t base = plan.slot(slot).view_of();
+  return base < 0 ? slot : static_cast<uint32_t>(base);
+}
+
+/// Which slot wrote each byte last. Segments cover the arena without holes; the key is a segment's start.
+class Writers {
+public:
+  explicit Writers(uint64_t bytes) { segments_ = {{0, kNobody}, {bytes, kNobody}}; }
+
+  void write(uint64_t begin, uint64_t end, uint32_t slot) {
+    split(begin);
+    split(end);
+    auto first = segments_.find(begin);
+    segments_.erase(std::next(first), segments_.find(end));
+    first->second = slot;
+  }
+
+  /// The first writer other than `slot` of a byte in the range.
+  std::optional<uint32_t> foreignWriter(uint64_t begin, uint64_t end, uint32_t slot) const {
+    auto segment = std::prev(segments_.upper_bound(begin));
+    for (; segment != segments_.end() && segment->first < end; ++segment)
+      if (segment->second != slot)
+        return segment->second;
+    return std::nullopt;
+  }
+
+private:
+  void split(uint64_t at) {
+    auto segment = std::prev(segments_.upper_bound(at));
+    segments_.emplace_hint(std::next(segment), at, segment->second);
+  }
+
+  std::map<uint64_t, uint32_t> segments_;
+};
+
+std::string describe(const Plan &plan, const plan::Program &program, uint32_t index) {
+  uint32_t layer = program.instructions()->Get(index)->layer();
+  return fmt::format("program '{}', instruction {} (layer '{}')", printable(program.name()), index,
+                     printable(plan.root().layers()->Get(layer)));
+}
+
+} // namespace
+
+Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &program, const Arena &arena) {
+  MemoryCheck check(plan, program, arena);
+  Writers writers(plan.arenaBytes());
+  std::map<uint32_t, uint32_t> lastUse; // base slot -> instruction
+  uint32_t count = program.instructions()->size();
+  for (uint32_t i = 0; i < count; ++i) {
+    Accesses accesses = accessesOf(plan, *program.instructions()->Get(i));
+    for (const Access &read : accesses.reads) {
+      uint32_t base = baseOf(plan, read.slot);
+      uint64_t offset = plan.slot(read.slot).offset();
+      lastUse[base] = i;
+      std::optional<uint32_t> foreign = writers.foreignWriter(offset, offset + read.bytes, base);
+      if (!foreign)
+        continue;
+      std::string what = *foreign == kNobody ? "before it is written"
+                                             : fmt::format("after '{}' was written over it",
+                                                           printable(plan.slot(*foreign).name()));
+      return Status::error(ExitCode::BadData,
+                           fmt::format("memory check: {} reads '{}' {}; the compiler planned the memory wrongly, please "
+                                       "report this model",
+                                       describe(plan, program, i), printable(plan.slot(read.slot).name()), what));
+    }
+    for (const Access &write : accesses.writes) {
+      uint64_t offset = plan.slot(write.slot).offset();
+      uint32_t base = baseOf(plan, write.slot);
+      lastUse[base] = i;
+      if (write.bytes > 0)
+        writers.write(offset, offset + write.bytes, base);
+    }
+  }
+  check.dying_.resize(count);
+  for (auto [slot, instruction] : lastUse)
+    check.dying_[instruction].push_back(slot);
+  return check;
+}
+
+void MemoryCheck::beforeRun() const {
+  std::memset(arena_->transient().data(), kPoison, arena_->transient().size() + MemoryRegion::kMinSlack);
+}
+
+void MemoryCheck::afterInstruction(size_t index) const {
+  for (uint32_t slot : dying_[index])
+    std::memset(arena_->address(plan_->slot(slot)), kPoison, plan_->slot(slot).bytes());
+}
+
+Status MemoryCheck::afterRun() const {
+  const uint8_t *bytes = arena_->transient().data();
+  uint64_t size = arena_->transient().size() + MemoryRegion::kMinSlack;
+  uint64_t found = std::find_if(bytes, bytes + size, [](uint8_t byte) { return byte != kPoison; }) - bytes;
+  if (found == size)
+    return Status::ok();
+  return Status::error(ExitCode::BadData,
+                       fmt::format("memory check: a kernel of program '{}' has written outside its slots, to byte {} of "
+                                   "the arena's {}; please report this model",
+                                   printable(program_->name()), found, plan_->arenaBytes()));
+}
+
+} // namespace tapeout::rt

@@ -1,0 +1,453 @@
+#include "runtime/PlanCheck.h"
+
+#include "runtime/Plan.h"
+#include "runtime/PlanMatmul.h"
+#include "runtime/base/Hyperparameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+namespace tapeout::rt {
+namespace {
+
+constexpr uint32_t kFormatVersion = 1;
+constexpr uint64_t kSlotAlignment = 64;
+// Limits far above any real plan; they keep all sums below 2^63 and the checks' own time bounded.
+constexpr uint64_t kMaxRegionBytes = uint64_t(1) << 46;
+constexpr int64_t kMaxExtent = int64_t(1) << 46;
+constexpr uint32_t kMaxRank = 16;
+constexpr uint64_t kMaxLaunchArguments = uint64_t(1) << 24; // summed over the plan
+constexpr size_t kMaxSymbolLength = 1024;
+
+template <typename... Args> Status bad(fmt::format_string<Args...> format, Args &&...args) {
+  return Status::error(ExitCode::BadData, "plan: " + fmt::format(format, std::forward<Args>(args)...) +
+                                              "; the file is damaged: compile the model again");
+}
+
+/// a * b, or nothing when it exceeds the largest region.
+std::optional<uint64_t> boundedProduct(uint64_t a, uint64_t b) {
+  uint64_t product;
+  if (__builtin_mul_overflow(a, b, &product) || product > kMaxRegionBytes)
+    return std::nullopt;
+  return product;
+}
+
+bool isSymbol(const flatbuffers::String *text) {
+  if (!text || text->size() == 0 || text->size() > kMaxSymbolLength || (text->c_str()[0] >= '0' && text->c_str()[0] <= '9'))
+    return false;
+  return std::all_of(text->begin(), text->end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+/// Walks the plan from its leaves (slots, kernels) to the programs that refer to them.
+class Checker {
+public:
+  explicit Checker(const plan::Plan &plan) : plan_(plan) {}
+  Status run();
+
+private:
+  Status checkHeader() const;
+  Status checkModel() const;
+  Status checkDefaults() const;
+  Status checkSlot(uint32_t index) const;
+  Status checkShape(const plan::Slot &slot) const;
+  Status checkInitializer(const plan::Slot &slot) const;
+  Status checkView(const plan::Slot &slot) const;
+  Status checkConfigSlot() const;
+  Status checkPersistentOverlap() const;
+  Status checkSavedNames() const;
+  Status checkKernel(const plan::Kernel &kernel) const;
+  Status checkProgram(const plan::Program &program);
+  Status checkProgramContract(const plan::Program &program) const;
+  Status checkNamedSlots(const plan::Program &program, bool inputs) const;
+  Status checkInstruction(const plan::Instruction &instruction);
+  Status checkLaunch(const plan::Launch &launch);
+  Status checkMatmul(const plan::Matmul &matmul) const;
+  Status checkCopy(const plan::Copy &copy) const;
+  Status checkWritable(uint32_t slot) const;
+  Status checkSlotIndex(uint32_t slot) const;
+
+  const plan::Slot &slot(uint32_t index) const { return *plan_.slots()->Get(index); }
+  std::string slotName(uint32_t index) const { return printable(slot(index).name()); }
+  bool inArena(const plan::Slot &slot) const { return slot.kind() == plan::SlotKind::Arena; }
+  bool overlap(uint32_t a, uint64_t aBytes, uint32_t b, uint64_t bBytes) const;
+  template <typename... Args> Status badHere(fmt::format_string<Args...> format, Args &&...args) const {
+    return bad("{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const plan::Plan &plan_;
+  std::string where_; // the instruction being checked, for messages
+  uint64_t launchArguments_ = 0;
+};
+
+Status Checker::run() {
+  TAPEOUT_RETURN_IF_ERROR(checkHeader());
+  TAPEOUT_RETURN_IF_ERROR(checkModel());
+  TAPEOUT_RETURN_IF_ERROR(checkDefaults());
+  for (uint32_t i = 0; i < plan_.slots()->size(); ++i)
+    TAPEOUT_RETURN_IF_ERROR(checkSlot(i));
+  TAPEOUT_RETURN_IF_ERROR(checkConfigSlot());
+  TAPEOUT_RETURN_IF_ERROR(checkPersistentOverlap());
+  TAPEOUT_RETURN_IF_ERROR(checkSavedNames());
+  for (const plan::Kernel *kernel : *plan_.kernels())
+    TAPEOUT_RETURN_IF_ERROR(checkKernel(*kernel));
+  std::set<std::string> names;
+  for (const plan::Program *program : *plan_.programs()) {
+    TAPEOUT_RETURN_IF_ERROR(checkProgram(*program));
+    if (!names.insert(program->name()->str()).second)
+      return bad("two programs are called '{}'", printable(program->name()));
+  }
+  return Status::ok();
+}
+
+Status Checker::checkHeader() const {
+  if (plan_.format_version() != kFormatVersion)
+    return Status::error(ExitCode::BadData,
+                         fmt::format("plan: its format version is {} but this runner reads version {}; compile the model "
+                                     "again with the tapeout that this runner belongs to",
+                                     plan_.format_version(), kFormatVersion));
+  if (!plan_.target() || plan_.target()->string_view() != "cpu")
+    return Status::error(ExitCode::BadData,
+                         fmt::format("plan: it is compiled for the target '{}' but this runner has only 'cpu'; compile "
+                                     "the model again with --target cpu",
+                                     printable(plan_.target())));
+  if (!plan_.model() || !plan_.slots() || !plan_.kernels() || !plan_.programs() || !plan_.layers() || !plan_.defaults())
+    return bad("its model, slots, kernels, programs, layers or defaults are missing");
+  if (plan_.slots()->size() > INT32_MAX)
+    return bad("it has {} slots", plan_.slots()->size());
+  if (plan_.arena_bytes() > kMaxRegionBytes || plan_.persistent_bytes() > kMaxRegionBytes)
+    return bad("it asks for {} arena and {} persistent bytes, more than any machine has", plan_.arena_bytes(),
+               plan_.persistent_bytes());
+  return Status::ok();
+}
+
+Status Checker::checkModel() const {
+  const plan::Model &model = *plan_.model();
+  if (model.task() > plan::Task::MAX)
+    return bad("the model's task {} is unknown", static_cast<unsigned>(model.task()));
+  bool languageModel = model.task() == plan::Task::LanguageModel;
+  if (model.batch() < 1 || model.batch() > kMaxExtent)
+    return bad("the model's batch of {} samples is out of range", model.batch());
+  if (model.context() < (languageModel ? 1 : 0) || model.context() > kMaxExtent)
+    return bad("the model's context of {} tokens is out of range", model.context());
+  if (model.vocabulary() < (languageModel ? 1 : 0) || model.vocabulary() > kMaxExtent)
+    return bad("the model's vocabulary of {} is out of range", model.vocabulary());
+  if (!boundedProduct(model.batch(), std::max<int64_t>(1, model.context())))
+    return bad("the model's batch of {} samples of {} tokens is out of range", model.batch(), model.context());
+  return Status::ok();
+}
+
+Status Checker::checkDefaults() const {
+  std::set<std::string> seen;
+  for (const plan::Default *entry : *plan_.defaults()) {
+    std::string name = entry->name() ? entry->name()->str() : "";
+    if (std::find(kHyperparameterNames.begin(), kHyperparameterNames.end(), name) == kHyperparameterNames.end())
+      return bad("the default '{}' is not a hyperparameter", printable(entry->name()));
+    if (!std::isfinite(entry->value()))
+      return bad("the default of '{}' is not a finite number", name);
+    if (!seen.insert(name).second)
+      return bad("the default of '{}' is given twice", name);
+  }
+  return Status::ok();
+}
+
+Status Checker::checkSlot(uint32_t index) const {
+  const plan::Slot &slot = this->slot(index);
+  if (!slot.name())
+    return bad("slot {} has no name", index);
+  if (slot.kind() > plan::SlotKind::MAX || slot.element_type() > plan::ElementType::MAX)
+    return bad("slot '{}' has an unknown kind or element type", printable(slot.name()));
+  TAPEOUT_RETURN_IF_ERROR(checkShape(slot));
+  uint64_t region = inArena(slot) ? plan_.arena_bytes() : plan_.persistent_bytes();
+  if (slot.offset() % kSlotAlignment != 0)
+    return bad("slot '{}' starts at {}, which is not a multiple of {}", printable(slot.name()), slot.offset(),
+               kSlotAlignment);
+  if (slot.offset() > region || slot.bytes() > region - slot.offset())
+    return bad("slot '{}' ({} bytes at {}) leaves its region of {} bytes", printable(slot.name()), slot.bytes(),
+               slot.offset(), region);
+  if (slot.kind() == plan::SlotKind::Parameter)
+    TAPEOUT_RETURN_IF_ERROR(checkInitializer(slot));
+  if (slot.kind() == plan::SlotKind::Constant) {
+    uint64_t needed = shapeBytes(slot);
+    if (!slot.constant() || slot.constant()->size() < needed || slot.constant()->size() > slot.bytes())
+      return bad("constant '{}' does not hold the {} bytes of its shape", printable(slot.name()), needed);
+  }
+  return checkView(slot);
+}
+
+Status Checker::checkShape(const plan::Slot &slot) const {
+  uint32_t rank = slot.shape() ? slot.shape()->size() : 0;
+  if (rank > kMaxRank)
+    return bad("slot '{}' has {} dimensions, more than {}", printable(slot.name()), rank, kMaxRank);
+  std::optional<uint64_t> needed = elementSize(elementType(slot));
+  for (uint32_t i = 0; i < rank && needed; ++i) {
+    int64_t extent = slot.shape()->Get(i);
+    if (extent < 1)
+      return bad("slot '{}' has the extent {} in dimension {}", printable(slot.name()), extent, i);
+    needed = boundedProduct(*needed, extent);
+  }
+  if (!needed || slot.bytes() < *needed)
+    return bad("slot '{}' has {} bytes, too few for its shape", printable(slot.name()), slot.bytes());
+  return Status::ok();
+}
+
+Status Checker::checkInitializer(const plan::Slot &slot) const {
+  const plan::Initializer *recipe = slot.initializer();
+  if (!recipe || recipe->kind() > plan::InitializerKind::MAX)
+    return bad("parameter '{}' has no known initialiser", printable(slot.name()));
+  if (!std::isfinite(recipe->a()) || !std::isfinite(recipe->b()))
+    return bad("parameter '{}' starts from a number that is not finite", printable(slot.name()));
+  if (!isFloat(elementType(slot)))
+    return bad("parameter '{}' is not of a floating-point type", printable(slot.name()));
+  return Status::ok();
+}
+
+Status Checker::checkView(const plan::Slot &slot) const {
+  if (slot.view_of() == -1)
+    return Status::ok();
+  if (!inArena(slot) || slot.view_of() < 0 || uint32_t(slot.view_of()) >= plan_.slots()->size())
+    return bad("slot '{}' is a view of slot {}, which cannot be", printable(slot.name()), slot.view_of());
+  const plan::Slot &base = this->slot(slot.view_of());
+  if (!inArena(base) || base.view_of() != -1)
+    return bad("slot '{}' is a view of '{}', which is itself a view or not in the arena", printable(slot.name()),
+               printable(base.name()));
+  // Differences instead of sums: the base may come later in the list and be unchecked yet.
+  bool inside = slot.offset() >= base.offset() && slot.bytes() <= base.bytes() &&
+                slot.offset() - base.offset() <= base.bytes() - slot.bytes();
+  if (!inside)
+    return bad("slot '{}' leaves '{}', the slot it is a view of", printable(slot.name()), printable(base.name()));
+  return Status::ok();
+}
+
+Status Checker::checkConfigSlot() const {
+  int count = 0;
+  for (const plan::Slot *slot : *plan_.slots()) {
+    if (slot->kind() != plan::SlotKind::Config)
+      continue;
+    ++count;
+    if (slot->element_type() != plan::ElementType::F64 || elementCount(*slot) < kConfigSlotLength)
+      return bad("the config slot '{}' does not hold {} float64 numbers", printable(slot->name()), kConfigSlotLength);
+  }
+  if (count != 1)
+    return bad("it has {} config slots instead of one", count);
+  return Status::ok();
+}
+
+Status Checker::checkPersistentOverlap() const {
+  std::vector<const plan::Slot *> slots;
+  for (const plan::Slot *slot : *plan_.slots())
+    if (!inArena(*slot))
+      slots.push_back(slot);
+  std::stable_sort(slots.begin(), slots.end(),
+                   [](const plan::Slot *a, const plan::Slot *b) { return a->offset() < b->offset(); });
+  for (size_t i = 1; i < slots.size(); ++i)
+    if (slots[i - 1]->offset() + slots[i - 1]->bytes() > slots[i]->offset())
+      return bad("the persistent slots '{}' and '{}' overlap", printable(slots[i - 1]->name()),
+                 printable(slots[i]->name()));
+  return Status::ok();
+}
+
+/// Checkpoints and weight files find these slots by name.
+Status Checker::checkSavedNames() const {
+  std::set<std::string_view> names;
+  for (const plan::Slot *slot : *plan_.slots())
+    if (isSaved(slot->kind()) && !names.insert(slot->name()->string_view()).second)
+      return bad("two parameters, states or counters are called '{}'", printable(slot->name()));
+  return Status::ok();
+}
+
+Status Checker::checkKernel(const plan::Kernel &kernel) const {
+  if (!isSymbol(kernel.symbol()))
+    return bad("kernel '{}' is not a symbol name", printable(kernel.symbol()));
+  if (kernel.units() < 1 || kernel.units() > uint64_t(kMaxExtent) || kernel.grain() < 1 ||
+      kernel.grain() > uint64_t(kMaxExtent))
+    return bad("kernel '{}' has {} units and a grain of {}, out of range", printable(kernel.symbol()), kernel.units(),
+               kernel.grain());
+  if (kernel.result_count() > kernel.argument_count())
+    return bad("kernel '{}' has more results than arguments", printable(kernel.symbol()));
+  return Status::ok();
+}
+
+Status Checker::checkProgram(const plan::Program &program) {
+  if (!program.name() || !program.instructions() || !program.inputs() || !program.outputs())
+    return bad("a program lacks its name, instructions, inputs or outputs");
+  TAPEOUT_RETURN_IF_ERROR(checkNamedSlots(program, /*inputs=*/true));
+  TAPEOUT_RETURN_IF_ERROR(checkNamedSlots(program, /*inputs=*/false));
+  TAPEOUT_RETURN_IF_ERROR(checkProgramContract(program));
+  for (uint32_t i = 0; i < program.instructions()->size(); ++i) {
+    const plan::Instruction &instruction = *program.instructions()->Get(i);
+    if (instruction.layer() >= plan_.layers()->size() || instruction.phase() > 4)
+      return bad("instruction {} of program '{}' has no known layer or phase", i, printable(program.name()));
+    where_ = fmt::format("instruction {} of program '{}' (layer '{}')", i, printable(program.name()),
+                         printable(plan_.layers()->Get(instruction.layer())));
+    TAPEOUT_RETURN_IF_ERROR(checkInstruction(instruction));
+  }
+  return Status::ok();
+}
+
+Status Checker::checkNamedSlots(const plan::Program &program, bool inputs) const {
+  const char *word = inputs ? "input" : "output";
+  plan::SlotKind expected = inputs ? plan::SlotKind::Input : plan::SlotKind::Output;
+  std::set<std::string> seen;
+  for (const plan::NamedSlot *named : *(inputs ? program.inputs() : program.outputs())) {
+    if (!named->name() || named->slot() >= plan_.slots()->size())
+      return bad("an {} of program '{}' has no name or no slot", word, printable(program.name()));
+    if (slot(named->slot()).kind() != expected)
+      return bad("the {} '{}' of program '{}' lies in a slot of another kind", word, printable(named->name()),
+                 printable(program.name()));
+    if (!seen.insert(named->name()->str()).second)
+      return bad("the {} '{}' of program '{}' is given twice", word, printable(named->name()), printable(program.name()));
+  }
+  return Status::ok();
+}
+
+/// The host reads these outputs by name: one number each, logits for predict.
+Status Checker::checkProgramContract(const plan::Program &program) const {
+  std::string_view name = program.name()->string_view();
+  std::vector<std::string_view> required;
+  if (name == "step")
+    required = {"loss"};
+  else if (name == "evaluate")
+    required = {"loss_sum", "count"};
+  else if (name == "predict")
+    required = {"logits"};
+  for (std::string_view output : required)
+    if (!findNamed(program.outputs(), output))
+      return bad("program '{}' lacks the output '{}'", name, output);
+  if (name == "predict")
+    return Status::ok();
+  for (const plan::NamedSlot *named : *program.outputs())
+    if (elementCount(slot(named->slot())) != 1)
+      return bad("the output '{}' of program '{}' is not one number", printable(named->name()), printable(program.name()));
+  return Status::ok();
+}
+
+Status Checker::checkInstruction(const plan::Instruction &instruction) {
+  if (const plan::Launch *launch = instruction.body_as_Launch())
+    return checkLaunch(*launch);
+  if (const plan::Matmul *matmul = instruction.body_as_Matmul())
+    return checkMatmul(*matmul);
+  if (const plan::Copy *copy = instruction.body_as_Copy())
+    return checkCopy(*copy);
+  return badHere("it is of an unknown type");
+}
+
+Status Checker::checkSlotIndex(uint32_t index) const {
+  if (index >= plan_.slots()->size())
+    return badHere("slot {} does not exist", index);
+  return Status::ok();
+}
+
+Status Checker::checkWritable(uint32_t index) const {
+  switch (slot(index).kind()) {
+  case plan::SlotKind::Config:
+  case plan::SlotKind::Input:
+  case plan::SlotKind::Constant:
+    return badHere("it writes to '{}', which programs may only read", slotName(index));
+  default:
+    return Status::ok();
+  }
+}
+
+Status Checker::checkLaunch(const plan::Launch &launch) {
+  if (launch.kernel() >= plan_.kernels()->size())
+    return badHere("kernel {} does not exist", launch.kernel());
+  const plan::Kernel &kernel = *plan_.kernels()->Get(launch.kernel());
+  uint32_t count = launch.arguments() ? launch.arguments()->size() : 0;
+  if (count != kernel.argument_count())
+    return badHere("kernel '{}' takes {} arguments but gets {}", printable(kernel.symbol()), kernel.argument_count(),
+                   count);
+  launchArguments_ += count;
+  if (launchArguments_ > kMaxLaunchArguments)
+    return badHere("the launches have too many arguments in all");
+  for (uint32_t i = 0; i < count; ++i) {
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(launch.arguments()->Get(i)));
+    if (i >= count - kernel.result_count())
+      TAPEOUT_RETURN_IF_ERROR(checkWritable(launch.arguments()->Get(i)));
+  }
+  return Status::ok();
+}
+
+struct Stride {
+  int64_t extent, stride;
+};
+
+/// Elements from the first to one past the last that these dimensions reach, or nothing when out of range.
+std::optional<uint64_t> reach(std::initializer_list<Stride> dimensions, std::span<const Stride> batch) {
+  uint64_t last = 0;
+  auto add = [&](Stride dimension) {
+    if (dimension.extent < 1 || dimension.extent > kMaxExtent || dimension.stride < 0)
+      return false;
+    std::optional<uint64_t> step = boundedProduct(dimension.extent - 1, dimension.stride);
+    if (!step)
+      return false;
+    last += *step;
+    return last <= kMaxRegionBytes;
+  };
+  if (!std::all_of(dimensions.begin(), dimensions.end(), add) || !std::all_of(batch.begin(), batch.end(), add))
+    return std::nullopt;
+  return last + 1;
+}
+
+bool Checker::overlap(uint32_t a, uint64_t aBytes, uint32_t b, uint64_t bBytes) const {
+  if (inArena(slot(a)) != inArena(slot(b)))
+    return false;
+  return slot(a).offset() < slot(b).offset() + bBytes && slot(b).offset() < slot(a).offset() + aBytes;
+}
+
+Status Checker::checkMatmul(const plan::Matmul &matmul) const {
+  uint32_t batchRank = matmul.batch() ? matmul.batch()->size() : 0;
+  if (batchRank > maxGemmBatchDims)
+    return badHere("the matrix product has {} batch dimensions, more than {}", batchRank, maxGemmBatchDims);
+  std::vector<Stride> aBatch, bBatch, cBatch;
+  for (uint32_t i = 0; i < batchRank; ++i) {
+    const plan::BatchDimension &dimension = *matmul.batch()->Get(i);
+    aBatch.push_back({dimension.extent(), dimension.a_stride()});
+    bBatch.push_back({dimension.extent(), dimension.b_stride()});
+    cBatch.push_back({dimension.extent(), dimension.c_stride()});
+  }
+  const std::optional<uint64_t> elements[3] = {
+      reach({{matmul.m(), matmul.a_row_stride()}, {matmul.k(), matmul.a_column_stride()}}, aBatch),
+      reach({{matmul.k(), matmul.b_row_stride()}, {matmul.n(), matmul.b_column_stride()}}, bBatch),
+      reach({{matmul.m(), matmul.c_row_stride()}, {matmul.n(), matmul.c_column_stride()}}, cBatch)};
+  const uint32_t slots[3] = {matmul.a(), matmul.b(), matmul.c()};
+  for (int i = 0; i < 3; ++i) {
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(slots[i]));
+    const plan::Slot &slot = this->slot(slots[i]);
+    if (slot.element_type() != plan::ElementType::F32)
+      return badHere("the operand '{}' of the matrix product is not float32", slotName(slots[i]));
+    if (!elements[i] || *elements[i] > slot.bytes() / sizeof(float))
+      return badHere("the matrix product leaves its operand '{}'", slotName(slots[i]));
+  }
+  TAPEOUT_RETURN_IF_ERROR(checkWritable(matmul.c()));
+  if (Status status = verifyGemm(toGemmProblem(matmul)); !status.isOk())
+    return Status::error(ExitCode::BadData, fmt::format("plan: {}: {}", where_, status.message()));
+  for (int i = 0; i < 2; ++i)
+    if (overlap(slots[i], *elements[i] * sizeof(float), matmul.c(), *elements[2] * sizeof(float)))
+      return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
+                     slotName(matmul.c()));
+  return Status::ok();
+}
+
+Status Checker::checkCopy(const plan::Copy &copy) const {
+  TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(copy.source()));
+  TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(copy.destination()));
+  TAPEOUT_RETURN_IF_ERROR(checkWritable(copy.destination()));
+  if (copy.bytes() < 1 || copy.bytes() > slot(copy.source()).bytes() || copy.bytes() > slot(copy.destination()).bytes())
+    return badHere("it copies {} bytes, none or more than '{}' or '{}' has", copy.bytes(), slotName(copy.source()),
+                   slotName(copy.destination()));
+  if (overlap(copy.source(), copy.bytes(), copy.destination(), copy.bytes()))
+    return badHere("it copies '{}' over itself", slotName(copy.source()));
+  return Status::ok();
+}
+
+} // namespace
+
+Status checkPlan(const plan::Plan &plan) { return Checker(plan).run(); }
+
+} // namespace tapeout::rt

@@ -1,0 +1,30 @@
+// The matrix product of the plan as the CPU device takes it; PlanCheck and Executor share it.
+#pragma once
+
+#include "runtime/device/cpu/Gemm.h"
+#include "runtime/plan_generated.h"
+
+namespace tapeout::rt {
+
+/// `matmul` has at most maxGemmBatchDims batch dimensions.
+inline GemmProblem toGemmProblem(const plan::Matmul &matmul) {
+  GemmProblem problem;
+  problem.m = matmul.m();
+  problem.n = matmul.n();
+  problem.k = matmul.k();
+  problem.aRowStride = matmul.a_row_stride();
+  problem.aColumnStride = matmul.a_column_stride();
+  problem.bRowStride = matmul.b_row_stride();
+  problem.bColumnStride = matmul.b_column_stride();
+  problem.cRowStride = matmul.c_row_stride();
+  problem.cColumnStride = matmul.c_column_stride();
+  problem.batchDims = matmul.batch() ? static_cast<int>(matmul.batch()->size()) : 0;
+  for (int i = 0; i < problem.batchDims; ++i) {
+    const plan::BatchDimension &from = *matmul.batch()->Get(i);
+    problem.batch[i] = {from.extent(), from.a_stride(), from.b_stride(), from.c_stride()};
+  }
+  problem.accumulate = matmul.accumulate();
+  return problem;
+}
+
+} // namespace tapeout::rt

@@ -1,0 +1,312 @@
+#include "runtime/State.h"
+
+#include "runtime/base/BFloat16.h"
+#include "runtime/base/Philox.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tapeout::rt {
+namespace {
+
+constexpr int64_t kElementsPerTask = 1 << 16; // even: random numbers come in pairs
+constexpr size_t kListedNames = 20;
+constexpr double kMaxExactInteger = 9007199254740992.0; // 2^53
+
+double loadElement(ElementType type, const void *source) {
+  auto load = [&](auto value) {
+    std::memcpy(&value, source, sizeof value);
+    return value;
+  };
+  switch (type) {
+  case ElementType::F32: return load(float());
+  case ElementType::F64: return load(double());
+  case ElementType::BF16: return bfloat16ToFloat(load(uint16_t()));
+  case ElementType::F16: return halfToFloat(load(uint16_t()));
+  case ElementType::I1: return load(uint8_t());
+  case ElementType::I32: return load(int32_t());
+  case ElementType::I64: return static_cast<double>(load(int64_t()));
+  }
+  return 0;
+}
+
+/// Rounds once. `type` is a floating-point type.
+void storeElement(ElementType type, uint8_t *destination, double value) {
+  auto store = [&](auto rounded) { std::memcpy(destination, &rounded, sizeof rounded); };
+  switch (type) {
+  case ElementType::F32: return store(static_cast<float>(value));
+  case ElementType::F64: return store(value);
+  case ElementType::BF16: return store(doubleToBfloat16(value));
+  case ElementType::F16: return store(doubleToHalf(value));
+  default: return;
+  }
+}
+
+/// Calls body(first, count) for pieces of [0, elements) on all threads.
+template <typename Body> void forElements(Executor &executor, uint64_t elements, const Body &body) {
+  int64_t total = static_cast<int64_t>(elements);
+  int64_t tasks = (total + kElementsPerTask - 1) / kElementsPerTask;
+  executor.pool().parallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
+    int64_t first = begin * kElementsPerTask;
+    body(first, std::min(total, end * kElementsPerTask) - first);
+  });
+}
+
+void convert(Executor &executor, const uint8_t *source, ElementType from, uint32_t slotIndex) {
+  const plan::Slot &slot = executor.plan().slot(slotIndex);
+  uint8_t *destination = executor.address(slotIndex);
+  ElementType to = elementType(slot);
+  if (from == to) {
+    std::memcpy(destination, source, shapeBytes(slot));
+    return;
+  }
+  forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i)
+      storeElement(to, destination + i * elementSize(to), loadElement(from, source + i * elementSize(from)));
+  });
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+/// What is wrong with a set of tensors compared with the slots that need them: one sentence for all of it.
+class Differences {
+public:
+  void missing(std::string name) { missing_.push_back(std::move(name)); }
+  void mismatched(std::string text) { mismatched_.push_back(std::move(text)); }
+  void unknown(std::string name) { unknown_.push_back(std::move(name)); }
+
+  Status status(const std::string &path, const char *remedy) const {
+    std::string text;
+    auto add = [&](const char *word, const std::vector<std::string> &names) {
+      if (names.empty())
+        return;
+      size_t listed = std::min(names.size(), kListedNames);
+      text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", names.size(), word,
+                          fmt::join(names.begin(), names.begin() + listed, ", "));
+      if (listed < names.size())
+        text += fmt::format(" and {} more", names.size() - listed);
+    };
+    add("missing", missing_);
+    add("of another shape or type", mismatched_);
+    add("unknown", unknown_);
+    if (text.empty())
+      return Status::ok();
+    return Status::error(ExitCode::BadData, fmt::format("{}: its tensors do not fit this model ({}); {}", path, text, remedy));
+  }
+
+private:
+  std::vector<std::string> missing_, mismatched_, unknown_;
+};
+
+Status initializeParameter(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
+  const plan::Slot &slot = executor.plan().slot(index);
+  const plan::Initializer &recipe = *slot.initializer();
+  uint8_t *destination = executor.address(index);
+  ElementType type = elementType(slot);
+  RandomStream stream{seed, recipe.stream()};
+  auto fill = [&](double value) {
+    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i)
+        storeElement(type, destination + i * elementSize(type), value);
+    });
+  };
+  switch (recipe.kind()) {
+  case plan::InitializerKind::Zeros:
+    break; // the memory is zero
+  case plan::InitializerKind::Ones:
+    fill(1);
+    break;
+  case plan::InitializerKind::Constant:
+    fill(recipe.a());
+    break;
+  case plan::InitializerKind::Normal:
+    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
+      (void)stream.fillNormal(type, destination + first * elementSize(type), first, count, recipe.a(), recipe.b());
+    });
+    break;
+  case plan::InitializerKind::Uniform:
+    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
+      (void)stream.fillUniform(type, destination + first * elementSize(type), first, count, recipe.a(), recipe.b());
+    });
+    break;
+  case plan::InitializerKind::Embedded: {
+    const TensorEntry *entry = weights ? weights->find(slot.name()->string_view()) : nullptr;
+    std::optional<ElementType> from = entry ? toElementType(entry->type) : std::nullopt;
+    if (!from || !isFloat(*from) || entry->shape != shapeOf(slot))
+      return Status::error(ExitCode::BadData,
+                           fmt::format("the embedded weights lack the parameter '{}' or have it in another shape; "
+                                       "compile the model again",
+                                       printable(slot.name())));
+    convert(executor, weights->data(*entry).data(), *from, index);
+    break;
+  }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Status checkHyperparameter(const std::string &name, double value, const std::string &origin) {
+  auto found = std::find(kHyperparameterNames.begin(), kHyperparameterNames.end(), name);
+  auto bad = [&](const char *range) {
+    return Status::error(ExitCode::BadConfig, fmt::format("{}: {} is out of range; give {}", origin, value, range));
+  };
+  if (found == kHyperparameterNames.end())
+    return Status::error(ExitCode::BadConfig, fmt::format("{}: there is no hyperparameter '{}'", origin, name));
+  if (!std::isfinite(value) || value < 0)
+    return bad("a finite number that is not negative");
+  switch (static_cast<Hyperparameter>(found - kHyperparameterNames.begin())) {
+  case Hyperparameter::Beta1:
+  case Hyperparameter::Beta2:
+  case Hyperparameter::Momentum:
+    return value < 1 ? Status::ok() : bad("a number of at least 0 and below 1");
+  case Hyperparameter::MinLearningRateRatio:
+    return value <= 1 ? Status::ok() : bad("a number from 0 to 1");
+  case Hyperparameter::Schedule:
+    return value == std::floor(value) && value <= 2 ? Status::ok() : bad("constant (0), linear (1) or cosine (2)");
+  case Hyperparameter::WarmupSteps:
+  case Hyperparameter::TotalSteps:
+  case Hyperparameter::Seed:
+    return value == std::floor(value) && value < kMaxExactInteger ? Status::ok() : bad("an integer below 2^53");
+  default:
+    return Status::ok();
+  }
+}
+
+HyperparameterValues defaultHyperparameters(const Plan &plan) {
+  HyperparameterValues values;
+  for (const plan::Default *entry : *plan.root().defaults())
+    values[entry->name()->str()] = entry->value();
+  return values;
+}
+
+void writeConfig(Executor &executor, const HyperparameterValues &values) {
+  auto *config = reinterpret_cast<double *>(executor.address(executor.plan().configSlot()));
+  std::fill_n(config, kConfigSlotLength, 0.0);
+  for (size_t i = 0; i < kHyperparameterCount; ++i)
+    if (auto value = values.find(std::string(kHyperparameterNames[i])); value != values.end())
+      config[i] = value->second;
+}
+
+Status initializeState(Executor &executor, std::span<const uint8_t> weights, uint64_t seed) {
+  const Plan &plan = executor.plan();
+  std::optional<Safetensors> embedded;
+  if (!weights.empty()) {
+    Result<Safetensors> parsed = Safetensors::parse(weights, "the embedded weights");
+    if (!parsed.isOk())
+      return parsed.status();
+    embedded.emplace(std::move(*parsed));
+  }
+  for (uint32_t i = 0; i < plan.slotCount(); ++i) {
+    const plan::Slot &slot = plan.slot(i);
+    if (slot.kind() == plan::SlotKind::Constant)
+      std::memcpy(executor.address(i), slot.constant()->data(), slot.constant()->size());
+    else if (slot.kind() != plan::SlotKind::Arena)
+      std::memset(executor.address(i), 0, slot.bytes());
+    if (slot.kind() == plan::SlotKind::Parameter)
+      TAPEOUT_RETURN_IF_ERROR(initializeParameter(executor, i, embedded ? &*embedded : nullptr, seed));
+  }
+  return Status::ok();
+}
+
+Status importParameters(Executor &executor, const std::string &path) {
+  Result<Safetensors> file = Safetensors::open(path);
+  if (!file.isOk())
+    return file.status();
+  const Plan &plan = executor.plan();
+  std::vector<uint32_t> parameters = plan.slotsOfKind(plan::SlotKind::Parameter);
+  Differences differences;
+  std::map<std::string_view, uint32_t> wanted;
+  for (uint32_t index : parameters) {
+    const plan::Slot &slot = plan.slot(index);
+    wanted[slot.name()->string_view()] = index;
+    const TensorEntry *entry = file->find(slot.name()->string_view());
+    std::optional<ElementType> type = entry ? toElementType(entry->type) : std::nullopt;
+    if (!entry)
+      differences.missing(printable(slot.name()));
+    else if (!type || !isFloat(*type) || entry->shape != shapeOf(slot))
+      differences.mismatched(fmt::format("{} ({} {} instead of {})", printable(slot.name()), name(entry->type),
+                                         shapeText(entry->shape), shapeText(shapeOf(slot))));
+  }
+  for (const TensorEntry &entry : file->tensors())
+    if (!wanted.contains(entry.name))
+      differences.unknown(entry.name);
+  TAPEOUT_RETURN_IF_ERROR(differences.status(path, "give a file with exactly the parameters that --describe lists"));
+  for (uint32_t index : parameters) {
+    const TensorEntry &entry = *file->find(plan.slot(index).name()->string_view());
+    convert(executor, file->data(entry).data(), *toElementType(entry.type), index);
+  }
+  return Status::ok();
+}
+
+Status exportParameters(const Executor &executor, const std::string &path) {
+  const Plan &plan = executor.plan();
+  std::vector<uint32_t> parameters = plan.slotsOfKind(plan::SlotKind::Parameter);
+  // Wide types first: readers that want aligned tensors can then map the file.
+  std::stable_sort(parameters.begin(), parameters.end(), [&](uint32_t a, uint32_t b) {
+    return elementSize(elementType(plan.slot(a))) > elementSize(elementType(plan.slot(b)));
+  });
+  std::vector<TensorDeclaration> declarations;
+  for (uint32_t index : parameters) {
+    const plan::Slot &slot = plan.slot(index);
+    declarations.push_back({slot.name()->str(), toTensorType(elementType(slot)), shapeOf(slot)});
+  }
+  Result<SafetensorsWriter> writer = SafetensorsWriter::create(path, declarations, {{"format", "pt"}});
+  if (!writer.isOk())
+    return writer.status();
+  for (uint32_t index : parameters)
+    TAPEOUT_RETURN_IF_ERROR(writer->write(executor.address(index), shapeBytes(plan.slot(index))));
+  return writer->commit();
+}
+
+std::vector<CheckpointTensor> checkpointTensors(const Executor &executor) {
+  std::vector<CheckpointTensor> tensors;
+  for (uint32_t i = 0; i < executor.plan().slotCount(); ++i) {
+    const plan::Slot &slot = executor.plan().slot(i);
+    if (isSaved(slot.kind()))
+      tensors.push_back({slot.name()->str(), elementType(slot), shapeOf(slot), {executor.address(i), shapeBytes(slot)}});
+  }
+  return tensors;
+}
+
+Status restoreState(Executor &executor, const LoadedCheckpoint &checkpoint) {
+  std::map<std::string_view, const CheckpointTensor *> saved;
+  for (const CheckpointTensor &tensor : checkpoint.tensors)
+    saved[tensor.name] = &tensor;
+  std::vector<CheckpointTensor> wanted = checkpointTensors(executor);
+  Differences differences;
+  for (const CheckpointTensor &tensor : wanted) {
+    auto found = saved.find(tensor.name);
+    if (found == saved.end())
+      differences.missing(tensor.name);
+    else if (found->second->type != tensor.type || found->second->shape != tensor.shape ||
+             found->second->bytes.size() != tensor.bytes.size())
+      differences.mismatched(tensor.name);
+  }
+  for (const CheckpointTensor &tensor : checkpoint.tensors)
+    if (std::none_of(wanted.begin(), wanted.end(), [&](const CheckpointTensor &w) { return w.name == tensor.name; }))
+      differences.unknown(tensor.name);
+  TAPEOUT_RETURN_IF_ERROR(differences.status(checkpoint.path, "resume with the executable that wrote it"));
+  for (uint32_t i = 0, next = 0; i < executor.plan().slotCount(); ++i)
+    if (isSaved(executor.plan().slot(i).kind())) {
+      std::span<const uint8_t> bytes = saved[wanted[next++].name]->bytes;
+      std::memcpy(executor.address(i), bytes.data(), bytes.size());
+    }
+  return Status::ok();
+}
+
+double readNumber(const Executor &executor, uint32_t slot) {
+  return loadElement(elementType(executor.plan().slot(slot)), executor.address(slot));
+}
+
+std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name) {
+  const plan::NamedSlot *output = findNamed(program.outputs(), name);
+  if (!output)
+    return std::nullopt;
+  return readNumber(executor, output->slot());
+}
+
+} // namespace tapeout::rt

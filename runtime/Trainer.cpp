@@ -1,0 +1,190 @@
+#include "runtime/Trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+namespace tapeout::rt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Status fillInputs(Executor &executor, const plan::Program &program, const Batch &batch) {
+  for (const plan::NamedSlot *input : *program.inputs()) {
+    uint64_t bytes = shapeBytes(executor.plan().slot(input->slot()));
+    std::span<const uint8_t> source = batch.find(input->name()->string_view());
+    if (source.size() != bytes)
+      return Status::error(ExitCode::BadData,
+                           fmt::format("the data has no input '{}' of {} bytes; compile the model again",
+                                       printable(input->name()), bytes));
+    std::memcpy(executor.address(input->slot()), source.data(), bytes);
+  }
+  return Status::ok();
+}
+
+/// Tokens of one step for language models, else samples.
+double unitsPerStep(const plan::Model &model) {
+  return static_cast<double>(model.batch()) * static_cast<double>(std::max<int64_t>(1, model.context()));
+}
+
+} // namespace
+
+DataSpec dataSpecOf(const Plan &plan, const plan::Program &program) {
+  const plan::Model &model = plan.model();
+  DataSpec spec;
+  spec.task = static_cast<DataTask>(model.task());
+  spec.batch = model.batch();
+  spec.context = model.context();
+  spec.vocabulary = model.vocabulary();
+  spec.ignoreIndex = model.ignore_index();
+  for (const plan::NamedSlot *input : *program.inputs()) {
+    const plan::Slot &slot = plan.slot(input->slot());
+    spec.inputs.push_back({input->name()->str(), elementType(slot), shapeBytes(slot)});
+  }
+  return spec;
+}
+
+Result<std::optional<double>> evaluate(Executor &executor, DataLoader &data, StopSignal &stop) {
+  const plan::Program &program = *executor.plan().program("evaluate");
+  double lossSum = 0, count = 0;
+  TAPEOUT_RETURN_IF_ERROR(data.seek({}));
+  while (true) {
+    if (stop.requested())
+      return std::optional<double>();
+    Result<const Batch *> batch = data.next();
+    if (!batch.isOk())
+      return batch.status();
+    if (!*batch)
+      break;
+    TAPEOUT_RETURN_IF_ERROR(fillInputs(executor, program, **batch));
+    TAPEOUT_RETURN_IF_ERROR(executor.run(program));
+    lossSum += *readOutput(executor, program, "loss_sum");
+    count += *readOutput(executor, program, "count");
+  }
+  if (!(count > 0))
+    return Status::error(ExitCode::BadData, "the evaluation data has no label that counts; give other --eval-data");
+  if (!std::isfinite(lossSum))
+    return Status::error(ExitCode::NonFiniteLoss, "the evaluation loss is not finite; the parameters or the evaluation "
+                                                  "data hold values that are not finite or far too large");
+  return std::optional<double>(lossSum / count);
+}
+
+Trainer::Trainer(Executor &executor, DataLoader &data, DataLoader *evalData, MetricsWriter &metrics, StopSignal &stop,
+                 TrainerOptions options)
+    : executor_(executor), data_(data), evalData_(evalData), metrics_(metrics), stop_(stop),
+      options_(std::move(options)), step_(executor.plan().program("step")), stepsDone_(options_.stepsDone) {
+  if (!options_.checkpointDirectory.empty())
+    checkpoints_.emplace(options_.checkpointDirectory, options_.keep);
+}
+
+Status Trainer::run() {
+  if (!step_)
+    return Status::error(ExitCode::BadData, "this executable holds no training step; compile the model with a loss");
+  while (stepsDone_ < options_.steps) {
+    StepMetrics metrics;
+    TAPEOUT_RETURN_IF_ERROR(trainStep(metrics));
+    TAPEOUT_RETURN_IF_ERROR(checkLoss(metrics.loss));
+    lastLoss_ = metrics.loss;
+    TAPEOUT_RETURN_IF_ERROR(evaluateIfDue(metrics));
+    TAPEOUT_RETURN_IF_ERROR(metrics_.record(metrics));
+    TAPEOUT_RETURN_IF_ERROR(traceIfDone());
+    bool last = stepsDone_ == options_.steps;
+    bool stopping = stop_.requested() && !last;
+    bool due = options_.checkpointEvery > 0 && stepsDone_ % options_.checkpointEvery == 0;
+    if (checkpoints_ && (due || last || stopping))
+      TAPEOUT_RETURN_IF_ERROR(save());
+    if (stopping)
+      return stopped();
+  }
+  metrics_.endLine();
+  return checkpoints_ ? checkpoints_->wait() : Status::ok();
+}
+
+Status Trainer::trainStep(StepMetrics &metrics) {
+  Clock::time_point start = Clock::now();
+  double waitedBefore = data_.waitSeconds();
+  Result<const Batch *> batch = data_.next();
+  if (!batch.isOk())
+    return batch.status();
+  double waited = data_.waitSeconds() - waitedBefore;
+  TAPEOUT_RETURN_IF_ERROR(fillInputs(executor_, *step_, **batch));
+
+  bool traced = !options_.tracePath.empty() && stepsDone_ - options_.stepsDone < kTracedSteps;
+  if (traced)
+    trace_.push_back({stepsDone_ + 1, {}});
+  TAPEOUT_RETURN_IF_ERROR(executor_.run(*step_, traced ? &trace_.back().times : nullptr));
+  ++stepsDone_;
+
+  double seconds = std::max(secondsSince(start), 1e-9);
+  metrics.step = stepsDone_;
+  metrics.totalSteps = options_.steps;
+  metrics.loss = *readOutput(executor_, *step_, "loss");
+  metrics.gradNorm = readOutput(executor_, *step_, "grad_norm").value_or(0);
+  metrics.lr = readOutput(executor_, *step_, "lr").value_or(0);
+  metrics.throughput = unitsPerStep(executor_.plan().model()) / seconds;
+  metrics.unit = executor_.plan().model().task() == plan::Task::LanguageModel ? "tokens" : "samples";
+  metrics.dataWaitShare = std::clamp(waited / seconds, 0.0, 1.0);
+  metrics.arenaBytes = executor_.plan().arenaBytes();
+  return Status::ok();
+}
+
+Status Trainer::checkLoss(double loss) const {
+  if (std::isfinite(loss))
+    return Status::ok();
+  metrics_.endLine();
+  std::string before = lastLoss_ ? fmt::format("step {} had {:.4f}", stepsDone_ - 1, *lastLoss_)
+                                 : std::string("it was the first step of this run");
+  return Status::error(ExitCode::NonFiniteLoss,
+                       fmt::format("the loss of step {} is not finite ({}); lower --lr, raise --warmup or set --clip{}",
+                                   stepsDone_, before,
+                                   checkpoints_ ? ", and go on from the last checkpoint with --resume" : ""));
+}
+
+Status Trainer::evaluateIfDue(StepMetrics &metrics) {
+  bool due = stepsDone_ == options_.steps || (options_.evalEvery > 0 && stepsDone_ % options_.evalEvery == 0);
+  if (!evalData_ || !due)
+    return Status::ok();
+  Result<std::optional<double>> loss = evaluate(executor_, *evalData_, stop_);
+  if (!loss.isOk())
+    return loss.status();
+  metrics.evalLoss = *loss;
+  return Status::ok();
+}
+
+Status Trainer::traceIfDone() {
+  bool complete = trace_.size() == kTracedSteps || stepsDone_ == options_.steps;
+  if (trace_.empty() || !complete)
+    return Status::ok();
+  std::vector<TracedStep> steps = std::move(trace_);
+  trace_.clear();
+  return writeTrace(executor_.plan(), steps, options_.tracePath);
+}
+
+Status Trainer::save() {
+  CheckpointContents contents;
+  contents.manifest.step = stepsDone_;
+  contents.manifest.planHash = executor_.plan().hash();
+  contents.manifest.config = options_.config;
+  contents.manifest.position = data_.position();
+  contents.tensors = checkpointTensors(executor_);
+  return checkpoints_->save(contents);
+}
+
+Status Trainer::stopped() {
+  metrics_.endLine();
+  if (!checkpoints_)
+    return Status::error(ExitCode::StoppedBySignal,
+                         fmt::format("stopped by {} after step {}; nothing is saved because there is no --checkpoint-dir",
+                                     stop_.name(), stepsDone_));
+  TAPEOUT_RETURN_IF_ERROR(checkpoints_->wait());
+  return Status::error(ExitCode::StoppedBySignal,
+                       fmt::format("stopped by {} after step {}; the state is saved in '{}', go on with --resume",
+                                   stop_.name(), stepsDone_, options_.checkpointDirectory));
+}
+
+} // namespace tapeout::rt

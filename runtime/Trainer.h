@@ -1,0 +1,73 @@
+// The training loop: batches in, steps run, numbers out, checkpoints saved, signals obeyed.
+//
+// A resumed run continues bit for bit as if it had never stopped: the state, the step and the position in the data come
+// from the checkpoint, and everything random inside a step is keyed by (seed, step).
+#pragma once
+
+#include "runtime/Executor.h"
+#include "runtime/State.h"
+#include "runtime/StopSignal.h"
+#include "runtime/Trace.h"
+#include "runtime/io/Checkpoint.h"
+#include "runtime/io/DataLoader.h"
+#include "runtime/io/Metrics.h"
+
+#include <optional>
+#include <string>
+
+namespace tapeout::rt {
+
+struct TrainerOptions {
+  uint64_t steps = 0;              ///< of the whole run, those before a resume included
+  uint64_t stepsDone = 0;          ///< by the checkpoint that was restored
+  HyperparameterValues config;     ///< what the config slot holds, for checkpoints
+  std::string checkpointDirectory; ///< empty: no checkpoints
+  uint64_t checkpointEvery = 0;    ///< 0: only at the end
+  int keep = 3;                    ///< checkpoints to keep
+  uint64_t evalEvery = 0;          ///< 0: only at the end
+  std::string tracePath;           ///< empty: no trace; else of the run's first kTracedSteps steps
+};
+
+class Trainer {
+public:
+  static constexpr size_t kTracedSteps = 4;
+
+  /// All references outlive the trainer. `evalData` may be null.
+  Trainer(Executor &executor, DataLoader &data, DataLoader *evalData, MetricsWriter &metrics, StopSignal &stop,
+          TrainerOptions options);
+
+  /// Trains to options.steps. Errors: NonFiniteLoss (3), StoppedBySignal (75, after saving), and those of the parts.
+  Status run();
+
+  uint64_t stepsDone() const { return stepsDone_; }
+
+private:
+  Status trainStep(StepMetrics &metrics);
+  Status runProgram(std::vector<InstructionTime> *times);
+  Status checkLoss(double loss) const;
+  Status evaluateIfDue(StepMetrics &metrics);
+  Status traceIfDone();
+  Status save();
+  Status stopped();
+
+  Executor &executor_;
+  DataLoader &data_;
+  DataLoader *evalData_;
+  MetricsWriter &metrics_;
+  StopSignal &stop_;
+  const TrainerOptions options_;
+  const plan::Program *step_;
+  std::optional<AsyncCheckpointer> checkpoints_;
+  std::vector<TracedStep> trace_;
+  uint64_t stepsDone_;
+  std::optional<double> lastLoss_;
+};
+
+/// What the loader needs to know about a program: task, sizes and inputs. Paths, seed and order are left to the caller.
+DataSpec dataSpecOf(const Plan &plan, const plan::Program &program);
+
+/// The mean loss over one pass of `data`; nothing when `stop` was requested meanwhile. The plan has an evaluate program.
+/// Errors: BadData when no label counts, NonFiniteLoss.
+Result<std::optional<double>> evaluate(Executor &executor, DataLoader &data, StopSignal &stop);
+
+} // namespace tapeout::rt

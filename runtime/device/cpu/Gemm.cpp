@@ -1,0 +1,226 @@
+#include "runtime/device/cpu/Gemm.h"
+
+#include "runtime/device/cpu/GemmTile.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace tapeout::rt {
+
+// --- Checks ---
+
+namespace {
+
+struct Axis {
+  int64_t extent, stride;
+};
+
+constexpr int64_t largestOffset = INT64_MAX / sizeof(float);
+
+Status bad(const std::string &what) {
+  return Status::error(ExitCode::BadData, "the matrix product " + what + "; recompile the model");
+}
+
+Status verifyOperand(const char *name, std::span<const Axis> axes) {
+  int64_t sum = 0;
+  for (Axis axis : axes) {
+    if (axis.extent < 1)
+      return bad("has an extent of " + std::to_string(axis.extent) + " where at least 1 is needed");
+    if (axis.stride < 0)
+      return bad(std::string("has a negative stride in operand ") + name);
+    int64_t offset;
+    if (axis.extent > largestOffset || __builtin_mul_overflow(axis.extent - 1, axis.stride, &offset) ||
+        __builtin_add_overflow(sum, offset, &sum) || sum > largestOffset)
+      return bad(std::string("reaches beyond the address space in operand ") + name);
+  }
+  return Status::ok();
+}
+
+/// Each axis must step over everything that the axes of smaller stride reach.
+Status verifyDistinctElements(std::span<Axis> axes) {
+  std::sort(axes.begin(), axes.end(), [](Axis x, Axis y) { return x.stride < y.stride; });
+  int64_t reach = 0;
+  for (Axis axis : axes) {
+    if (axis.extent == 1)
+      continue;
+    if (axis.stride <= reach)
+      return bad("writes elements of its result more than once");
+    reach += (axis.extent - 1) * axis.stride;
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Status verifyGemm(const GemmProblem &problem) {
+  if (problem.batchDims < 0 || problem.batchDims > maxGemmBatchDims)
+    return bad("has " + std::to_string(problem.batchDims) + " batch dimensions where at most " +
+               std::to_string(maxGemmBatchDims) + " are possible");
+
+  using Axes = std::array<Axis, maxGemmBatchDims + 2>;
+  Axes a = {{{problem.m, problem.aRowStride}, {problem.k, problem.aColumnStride}}};
+  Axes b = {{{problem.k, problem.bRowStride}, {problem.n, problem.bColumnStride}}};
+  Axes c = {{{problem.m, problem.cRowStride}, {problem.n, problem.cColumnStride}}};
+  size_t count = 2;
+  for (int d = 0; d < problem.batchDims; ++d, ++count) {
+    const GemmBatchDim &dim = problem.batch[d];
+    a[count] = {dim.extent, dim.aStride};
+    b[count] = {dim.extent, dim.bStride};
+    c[count] = {dim.extent, dim.cStride};
+  }
+  TAPEOUT_RETURN_IF_ERROR(verifyOperand("a", std::span(a).first(count)));
+  TAPEOUT_RETURN_IF_ERROR(verifyOperand("b", std::span(b).first(count)));
+  TAPEOUT_RETURN_IF_ERROR(verifyOperand("c", std::span(c).first(count)));
+  return verifyDistinctElements(std::span(c).first(count));
+}
+
+// --- Workspace ---
+
+static constexpr int64_t floatsPerThread = packedAFloats + packedBFloats;
+
+int64_t gemmWorkspaceBytes(int threads) { return threads * floatsPerThread * static_cast<int64_t>(sizeof(float)); }
+
+Result<GemmWorkspace> GemmWorkspace::create(int threads) {
+  assert(threads >= 1);
+  GemmWorkspace workspace;
+  workspace.threads_ = threads;
+  int64_t bytes = gemmWorkspaceBytes(threads);
+  workspace.memory_.reset(static_cast<float *>(std::aligned_alloc(64, bytes)));
+  if (!workspace.memory_)
+    return Status::error(ExitCode::Unavailable, "there is no memory for the " + std::to_string(bytes) +
+                                                    " bytes of the matrix product's workspace; use fewer threads");
+  return workspace;
+}
+
+float *GemmWorkspace::ofThread(int64_t thread) const { return memory_.get() + thread * floatsPerThread; }
+
+void GemmWorkspace::Free::operator()(float *memory) const { std::free(memory); }
+
+// --- The product as a list of tiles ---
+
+namespace {
+
+constexpr int64_t divideUp(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// Whether to compute the transpose, c' = b' a', instead: the kernels want the columns of c contiguous, and many.
+bool betterTransposed(const GemmProblem &problem) {
+  if (problem.n == 1 || problem.m == 1)
+    return problem.n == 1 && problem.m > 1;
+  return problem.cColumnStride != 1 && problem.cRowStride == 1;
+}
+
+void transpose(GemmProblem &problem, const float *&a, const float *&b) {
+  std::swap(a, b);
+  std::swap(problem.m, problem.n);
+  std::swap(problem.aRowStride, problem.bColumnStride);
+  std::swap(problem.aColumnStride, problem.bRowStride);
+  std::swap(problem.cRowStride, problem.cColumnStride);
+  for (GemmBatchDim &dim : problem.batch)
+    std::swap(dim.aStride, dim.bStride);
+}
+
+/// One of the extents of c cut into equal pieces.
+struct Cut {
+  int64_t extent, step, length; // pieces are multiples of step long, but the last
+
+  int64_t pieces() const { return divideUp(extent, length); }
+  bool canHalve() const { return length > step; }
+  void halve() { length = divideUp(divideUp(length, 2), step) * step; }
+};
+
+Cut cutEvenly(int64_t extent, int64_t step, int64_t longest) {
+  int64_t length = divideUp(extent, divideUp(extent, longest));
+  return {extent, step, divideUp(length, step) * step};
+}
+
+// Smallest sides of a tile, and the multiply-adds (a few microseconds) below which another thread does not pay.
+constexpr int64_t rowStep = 48;
+constexpr int64_t columnStep = 64;
+constexpr double workPerThread = 1 << 18;
+constexpr int64_t tilesPerThread = 4;
+
+/// The tiles of a product in a fixed order. No element of c depends on how it is cut: only k blocks decide its bits.
+class Tiling {
+public:
+  Tiling(const GemmProblem &problem, int threads)
+      : problem_(problem), rows_(cutEvenly(problem.m, rowStep, maxTileRows)),
+        columns_(cutEvenly(problem.n, columnStep, maxTileColumns)) {
+    for (int d = 0; d < problem.batchDims; ++d)
+      batches_ *= problem.batch[d].extent;
+    double work = static_cast<double>(batches_) * problem.m * problem.n * problem.k;
+    slots_ = static_cast<int64_t>(std::clamp<double>(work / workPerThread, 1, threads));
+    while (slots_ > 1 && count() < slots_ * tilesPerThread && (rows_.canHalve() || columns_.canHalve())) {
+      // A cut of the columns copies a twice, a cut of the rows b; copying b costs more where it is transposed.
+      bool preferColumns = problem.bColumnStride != 1 || columns_.length >= rows_.length;
+      (columns_.canHalve() && (preferColumns || !rows_.canHalve()) ? columns_ : rows_).halve();
+    }
+    slots_ = std::min(slots_, count());
+  }
+
+  int64_t count() const { return batches_ * rows_.pieces() * columns_.pieces(); }
+  int64_t slots() const { return slots_; } // threads that have something to do
+
+  GemmTile tile(int64_t index, const float *a, const float *b, float *c) const {
+    int64_t i = index % rows_.pieces() * rows_.length;
+    index /= rows_.pieces();
+    int64_t j = index % columns_.pieces() * columns_.length;
+    index /= columns_.pieces();
+    for (int d = problem_.batchDims - 1; d >= 0; --d) {
+      const GemmBatchDim &dim = problem_.batch[d];
+      int64_t position = index % dim.extent;
+      index /= dim.extent;
+      a += position * dim.aStride;
+      b += position * dim.bStride;
+      c += position * dim.cStride;
+    }
+    GemmTile tile = {};
+    tile.rows = std::min(rows_.length, problem_.m - i);
+    tile.columns = std::min(columns_.length, problem_.n - j);
+    tile.k = problem_.k;
+    tile.a = a + i * problem_.aRowStride;
+    tile.aRowStride = problem_.aRowStride;
+    tile.aColumnStride = problem_.aColumnStride;
+    tile.b = b + j * problem_.bColumnStride;
+    tile.bRowStride = problem_.bRowStride;
+    tile.bColumnStride = problem_.bColumnStride;
+    tile.c = c + i * problem_.cRowStride + j * problem_.cColumnStride;
+    tile.cRowStride = problem_.cRowStride;
+    tile.cColumnStride = problem_.cColumnStride;
+    tile.accumulate = problem_.accumulate;
+    return tile;
+  }
+
+private:
+  const GemmProblem &problem_;
+  Cut rows_, columns_;
+  int64_t batches_ = 1, slots_ = 1;
+};
+
+} // namespace
+
+void gemm(const GemmProblem &given, const float *a, const float *b, float *c, CpuIsa isa, ThreadPool &pool,
+          GemmWorkspace &workspace) {
+  GemmProblem problem = given;
+  if (betterTransposed(problem))
+    transpose(problem, a, b);
+
+  Tiling tiling(problem, std::min(pool.threads(), workspace.threads()));
+  std::atomic<int64_t> nextTile = 0;
+  auto runTiles = [&](int64_t firstSlot, int64_t) {
+    float *memory = workspace.ofThread(firstSlot);
+    for (int64_t index; (index = nextTile.fetch_add(1, std::memory_order_relaxed)) < tiling.count();) {
+      GemmTile tile = tiling.tile(index, a, b, c);
+      tile.packedA = memory;
+      tile.packedB = memory + packedAFloats;
+      isa == CpuIsa::Avx512 ? gemmTileAvx512(tile) : gemmTileAvx2(tile);
+    }
+  };
+  pool.parallelFor(tiling.slots(), 1, runTiles);
+}
+
+} // namespace tapeout::rt

@@ -1,0 +1,70 @@
+// The fp32 matrix product of the CPU target, as `table Matmul` in runtime/plan.fbs states it:
+//   c[batch, i, j] (+)= sum over p of a[batch, i, p] * b[batch, p, j]
+//
+// Same bits for any number of threads and for both instruction sets: k is cut into blocks that depend on k alone (at
+// most 512 long and equal but for the last). Inside a block every element of c is one chain of fused multiply-adds over
+// ascending p that starts at zero; the blocks are added in ascending order, to the old c first when accumulating.
+// The blocking is after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+// docs/decisions/0002-cpu-matrix-product.md says why there is no BLAS here.
+#pragma once
+
+#include "runtime/base/Status.h"
+#include "runtime/device/cpu/CpuIsa.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace tapeout::rt {
+
+constexpr int maxGemmBatchDims = 4;
+
+/// Strides count elements.
+struct GemmBatchDim {
+  int64_t extent = 1;
+  int64_t aStride = 0;
+  int64_t bStride = 0;
+  int64_t cStride = 0;
+};
+
+struct GemmProblem {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t aRowStride = 0, aColumnStride = 0; // of i, of p
+  int64_t bRowStride = 0, bColumnStride = 0; // of p, of j
+  int64_t cRowStride = 0, cColumnStride = 0; // of i, of j
+  int batchDims = 0;
+  std::array<GemmBatchDim, maxGemmBatchDims> batch = {}; // the first batchDims are used
+  bool accumulate = false;                               // add to c instead of overwriting it
+};
+
+/// BadData if an extent is below 1, a stride is negative, two elements of c share an address, or an offset overflows.
+/// Does not know the sizes of the buffers: the caller checks that gemm's largest offsets lie inside.
+Status verifyGemm(const GemmProblem &problem);
+
+/// Bytes that a GemmWorkspace for this many threads holds: less than 1 MiB for each.
+int64_t gemmWorkspaceBytes(int threads);
+
+/// The buffers into which gemm copies blocks of its operands, one part per thread. Serves one gemm at a time.
+class GemmWorkspace {
+public:
+  /// Unavailable if the memory cannot be had.
+  static Result<GemmWorkspace> create(int threads);
+
+  int threads() const { return threads_; }
+  float *ofThread(int64_t thread) const;
+
+private:
+  struct Free {
+    void operator()(float *memory) const;
+  };
+  int threads_ = 0;
+  std::unique_ptr<float, Free> memory_;
+};
+
+/// Computes the product. The problem has passed verifyGemm, c overlaps neither a nor b and the processor has `isa`.
+/// Threads beyond workspace.threads() stay idle.
+void gemm(const GemmProblem &problem, const float *a, const float *b, float *c, CpuIsa isa, ThreadPool &pool,
+          GemmWorkspace &workspace);
+
+} // namespace tapeout::rt

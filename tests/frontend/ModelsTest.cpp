@@ -1,0 +1,177 @@
+// The built-in models have the sizes, names and starting values they promise; wrong options are sentences.
+
+#include "frontend/VerifyGraph.h"
+#include "frontend/models/Models.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+using namespace tapeout;
+using namespace tapeout::frontend;
+
+namespace {
+
+Graph build(std::string_view name, const ModelOptions &options = {}) {
+  Result<Graph> graph = buildModel(name, options);
+  EXPECT_TRUE(graph.isOk()) << graph.status().message();
+  return graph.isOk() ? *graph : Graph();
+}
+
+std::string problem(std::string_view name, const ModelOptions &options) {
+  const Result<Graph> graph = buildModel(name, options);
+  EXPECT_TRUE(graph.isOk() || graph.status().code() == ExitCode::Usage);
+  return graph.status().message();
+}
+
+int64_t parameterCount(const Graph &graph) {
+  int64_t total = 0;
+  for (const Parameter &parameter : graph.parameters) {
+    int64_t product = 1;
+    for (int64_t extent : parameter.type.shape)
+      product *= extent;
+    total += product;
+  }
+  return total;
+}
+
+const Parameter &find(const Graph &graph, std::string_view name) {
+  const auto found = std::find_if(graph.parameters.begin(), graph.parameters.end(),
+                                  [&](const Parameter &parameter) { return parameter.name == name; });
+  if (found == graph.parameters.end())
+    throw std::runtime_error("no parameter " + std::string(name));
+  return *found;
+}
+
+std::map<std::string, int> countOps(const Graph &graph) {
+  std::map<std::string, int> counts;
+  for (const Node &node : graph.nodes)
+    ++counts[node.op];
+  return counts;
+}
+
+TEST(Models, haveTheParameterCountsOfGpt2) {
+  EXPECT_EQ(parameterCount(build("gpt2-124m")), 124'439'808);
+  EXPECT_EQ(parameterCount(build("gpt2-350m")), 354'823'168);
+  EXPECT_EQ(parameterCount(build("gpt2-774m")), 774'030'080);
+}
+
+TEST(Models, areListedAndBuiltByName) {
+  std::vector<std::string_view> names;
+  for (const ModelInfo &model : listModels()) {
+    names.push_back(model.name);
+    EXPECT_FALSE(model.description.empty());
+    EXPECT_EQ(build(model.name).name, model.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string_view>{"mlp", "gpt", "gpt2-124m", "gpt2-350m", "gpt2-774m"}));
+}
+
+TEST(Gpt, hasTheNamesShapesAndStartOfGpt2) {
+  const Graph graph = build("gpt");
+  EXPECT_EQ(graph.task, Task::LanguageModel);
+  EXPECT_EQ(graph.context, 64);
+  EXPECT_EQ(graph.vocabulary, 256);
+  EXPECT_EQ(graph.inputs, (std::vector<Input>{{"tokens", {ElementType::I32, {kBatch, 64}}}}));
+  const auto is = [&](std::string_view name, std::vector<int64_t> shape, Initializer initializer) {
+    EXPECT_EQ(find(graph, name).type.shape, shape) << name;
+    EXPECT_EQ(find(graph, name).initializer, initializer) << name;
+  };
+  using Kind = Initializer::Kind;
+  const Initializer zero = {Kind::Zeros, 0, 0, ""}, one = {Kind::Ones, 0, 0, ""};
+  const Initializer weight = {Kind::Normal, 0, 0.02, ""}, residual = {Kind::Normal, 0, 0.02 / std::sqrt(8.0), ""};
+  is("wte.weight", {256, 128}, weight);
+  is("wpe.weight", {64, 128}, weight);
+  is("blocks.3.ln1.weight", {128}, one);
+  is("blocks.3.ln1.bias", {128}, zero);
+  is("blocks.3.attn.qkv.weight", {384, 128}, weight);
+  is("blocks.3.attn.qkv.bias", {384}, zero);
+  is("blocks.3.attn.proj.weight", {128, 128}, residual);
+  is("blocks.3.attn.proj.bias", {128}, zero);
+  is("blocks.3.ln2.weight", {128}, one);
+  is("blocks.3.mlp.fc.weight", {512, 128}, weight);
+  is("blocks.3.mlp.proj.weight", {128, 512}, residual);
+  is("lnf.weight", {128}, one);
+  is("lnf.bias", {128}, zero);
+  EXPECT_EQ(graph.parameters.size(), 2u + 4u * 12u + 2u);
+}
+
+TEST(Gpt, tiesTheHeadToTheTokenTable) {
+  const Graph graph = build("gpt");
+  const uint32_t table = 1; // value 0 is the input, the table is the first parameter
+  EXPECT_EQ(graph.nodes.front().op, "embedding");
+  EXPECT_EQ(graph.nodes.front().operands.front(), table);
+  EXPECT_EQ(graph.nodes.back().op, "dot_general");
+  EXPECT_EQ(graph.nodes.back().operands.back(), table);
+}
+
+TEST(Gpt, placesDropoutAsGpt2) {
+  EXPECT_EQ(countOps(build("gpt"))["dropout"], 0);
+  const Graph graph = build("gpt", {.layers = 3, .dropout = 0.1});
+  EXPECT_EQ(countOps(graph)["dropout"], 1 + 2 * 3);
+  for (const Node &node : graph.nodes) {
+    if (node.op != "attention")
+      continue;
+    EXPECT_EQ(node.attributes.back(), (std::pair<std::string, Attribute>("dropout", 0.1)));
+  }
+}
+
+TEST(Gpt, takesItsOptions) {
+  const Graph graph = build("gpt", {.layers = 1, .heads = 2, .width = 32, .context = 16, .vocabulary = 100});
+  EXPECT_EQ(find(graph, "wte.weight").type.shape, (std::vector<int64_t>{100, 32}));
+  EXPECT_EQ(find(graph, "wpe.weight").type.shape, (std::vector<int64_t>{16, 32}));
+  EXPECT_EQ(countOps(graph)["attention"], 1);
+}
+
+TEST(Mlp, startsAsPyTorch) {
+  const Graph graph = build("mlp");
+  EXPECT_EQ(graph.task, Task::Classification);
+  EXPECT_EQ(graph.vocabulary, 10);
+  EXPECT_EQ(graph.inputs, (std::vector<Input>{{"images", {ElementType::F32, {kBatch, 784}}}}));
+  EXPECT_EQ(parameterCount(graph), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+  const Initializer initializer = {Initializer::Kind::Uniform, -1.0 / 28, 1.0 / 28, ""};
+  EXPECT_EQ(find(graph, "layers.0.weight").initializer, initializer);
+  EXPECT_EQ(find(graph, "layers.0.bias").initializer, initializer);
+  EXPECT_EQ(find(graph, "layers.2.weight").type.shape, (std::vector<int64_t>{10, 512}));
+}
+
+TEST(Mlp, takesItsOptions) {
+  const Graph graph = build("mlp", {.inputs = 4, .hidden = std::vector<int64_t>{8}, .classes = 3, .dropout = 0.5});
+  EXPECT_EQ(parameterCount(graph), 4 * 8 + 8 + 8 * 3 + 3);
+  EXPECT_EQ(countOps(graph)["dropout"], 1);
+  EXPECT_EQ(countOps(build("mlp", {.hidden = std::vector<int64_t>{}}))["relu"], 0);
+}
+
+TEST(Models, refuseBadOptionsWithASentence) {
+  EXPECT_EQ(problem("gpt5", {}),
+            "there is no built-in model 'gpt5'; there are mlp, gpt, gpt2-124m, gpt2-350m, gpt2-774m");
+  EXPECT_EQ(problem("mlp", {.heads = 4}),
+            "model 'mlp' has no option --heads; it has --inputs, --hidden, --classes, --dropout");
+  EXPECT_EQ(problem("gpt", {.hidden = std::vector<int64_t>{4}}),
+            "model 'gpt' has no option --hidden; it has --layers, --heads, --width, --context, --vocab, --dropout");
+  EXPECT_EQ(problem("gpt", {.heads = 3}),
+            "the width 128 is not divisible by the 3 heads; choose --width as a multiple of --heads");
+  EXPECT_EQ(problem("gpt", {.layers = 0}), "--layers is 0; give a number from 1 to 4096");
+  EXPECT_EQ(problem("gpt", {.vocabulary = -1}), "--vocab is -1; give a number from 1 to 16777216");
+  EXPECT_EQ(problem("gpt", {.width = INT64_MAX}), "--width is 9223372036854775807; give a number from 1 to 16777216");
+  EXPECT_EQ(problem("mlp", {.hidden = std::vector<int64_t>{8, 0}}), "--hidden is 0; give a number from 1 to 16777216");
+  EXPECT_EQ(problem("mlp", {.hidden = std::vector<int64_t>(5000, 1)}), "--hidden names 5000 layers; give at most 4096");
+  EXPECT_EQ(problem("gpt", {.dropout = 1.0}), "--dropout is 1; give a probability from 0 to below 1");
+  EXPECT_EQ(problem("mlp", {.dropout = std::numeric_limits<double>::quiet_NaN()}),
+            "--dropout is nan; give a probability from 0 to below 1");
+}
+
+TEST(Models, refuseSizesWhoseProductsAreAbsurd) {
+  constexpr int64_t kLarge = 1 << 24;
+  EXPECT_EQ(problem("gpt", {.heads = 1, .width = kLarge, .context = kLarge, .vocabulary = kLarge}),
+            "model 'gpt' would be too large: parameter 0 ('wte.weight') takes more than 281474976710656 bytes; choose "
+            "smaller sizes");
+  EXPECT_EQ(problem("mlp", {.inputs = kLarge, .hidden = std::vector<int64_t>{kLarge}}),
+            "model 'mlp' would be too large: parameter 0 ('layers.0.weight') takes more than 281474976710656 bytes; "
+            "choose smaller sizes");
+}
+
+} // namespace

@@ -1,0 +1,65 @@
+// RUN: tapeout-opt %s --split-input-file --verify-diagnostics
+
+// Elementwise operands have one shape, or rank 0.
+func.func @add(%a: tensor<2x3xf32>, %b: tensor<3xf32>) {
+  // expected-error@+1 {{operands have different shapes}}
+  %0 = tape.add %a, %b : tensor<2x3xf32>, tensor<3xf32>
+  return
+}
+
+// -----
+
+// A reshape keeps the number of elements.
+func.func @reshape(%a: tensor<2x3xf32>) {
+  // expected-error@+1 {{the element counts differ}}
+  %0 = tape.reshape %a to [7] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @transpose(%a: tensor<2x3xf32>) {
+  // expected-error@+1 {{is not a permutation of the operand's dimensions}}
+  %0 = tape.transpose %a by [0, 0] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @reduce(%a: tensor<2x3x4xf32>) {
+  // expected-error@+1 {{reduce needs consecutive dimensions}}
+  %0 = tape.reduce "sum" %a over [0, 2] : tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @keyword(%a: tensor<2xf32>) {
+  // expected-error@+1 {{failed to satisfy constraint: string attribute one of sum, max}}
+  %0 = tape.reduce "product" %a over [0] : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @dot(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{paired dimensions have different extents}}
+  %0 = tape.dot_general %a, %b batch [] x [] contract [1] x [1] : tensor<2x3xf32>, tensor<4x5xf32>
+  return
+}
+
+// -----
+
+func.func @attention(%q: tensor<2x5x3x4xf32>, %k: tensor<2x6x3x4xf32>) {
+  // expected-error@+1 {{causal attention needs as many keys as queries}}
+  %0, %1 = tape.attention %q, %k, %k {causal = true, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x6x3x4xf32>, tensor<2x6x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @dropout(%a: tensor<2xf32>) {
+  // expected-error@+1 {{rate 1.000000e+00 is not in [0, 1)}}
+  %0 = tape.dropout %a rate 1.0 : tensor<2xf32>
+  return
+}

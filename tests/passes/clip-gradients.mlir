@@ -1,0 +1,17 @@
+// RUN: tapeout-opt %s --tape-attach-loss --tape-build-backward --tape-clip-gradients | FileCheck %s
+
+// One norm over all gradients; each is scaled by the same factor, chosen on the device.
+// CHECK-LABEL: func.func @step
+// CHECK:       %[[NORM:.*]] = tape.sqrt
+// CHECK:       %[[CLIP:.*]] = tape.hyperparameter %{{.*}}[10]
+// CHECK:       %[[RATIO:.*]] = tape.divide
+// CHECK:       %[[FACTOR:.*]] = tape.select
+// CHECK:       %[[FACTOR2:.*]] = tape.select
+// CHECK:       %[[A:.*]] = tape.multiply %{{.*}}, %[[FACTOR2]]
+// CHECK:       %[[B:.*]] = tape.multiply %{{.*}}, %[[FACTOR2]]
+// CHECK:       return %{{.*}}, %{{.*}}, %[[A]], %[[B]], %[[NORM]]
+func.func @forward(%a: tensor<2x4xf32> {tape.role = "parameter", tape.name = "a"},
+                   %b: tensor<2x4xf32> {tape.role = "parameter", tape.name = "b"}) -> tensor<2x4xf32> {
+  %0 = tape.multiply %a, %b : tensor<2x4xf32>, tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}

@@ -1,0 +1,266 @@
+#include "tests/runtime/TestPlans.h"
+
+#include "runtime/base/Hyperparameters.h"
+#include "runtime/base/Package.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace tapeout::rt::test {
+namespace {
+
+using plan::ElementType;
+using plan::SlotKind;
+
+constexpr int64_t kBatch = 16, kWidth = 8, kVocabulary = 256, kContext = 8;
+
+uint64_t align(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Appends to a plan and keeps its offsets.
+class Builder {
+public:
+  Builder() {
+    plan.format_version = 1;
+    plan.compiler = "test";
+    plan.target = "cpu";
+    plan.model = std::make_unique<plan::ModelT>();
+    plan.layers = {"linear", "loss", "optimizer"};
+  }
+
+  uint32_t slot(const std::string &name, SlotKind kind, ElementType type, std::vector<int64_t> shape) {
+    auto slot = std::make_unique<plan::SlotT>();
+    slot->name = name;
+    slot->kind = kind;
+    slot->element_type = type;
+    slot->bytes = elementSize(static_cast<tapeout::ElementType>(type));
+    for (int64_t extent : shape)
+      slot->bytes *= extent;
+    slot->shape = std::move(shape);
+    uint64_t &end = kind == SlotKind::Arena ? plan.arena_bytes : plan.persistent_bytes;
+    slot->offset = end;
+    end += align(slot->bytes);
+    if (kind == SlotKind::Parameter) {
+      slot->initializer = std::make_unique<plan::InitializerT>();
+      slot->initializer->kind = plan::InitializerKind::Normal;
+      slot->initializer->b = 0.02;
+    }
+    plan.slots.push_back(std::move(slot));
+    return plan.slots.size() - 1;
+  }
+
+  uint32_t kernel(const std::string &symbol, uint64_t units, uint32_t arguments, uint32_t results) {
+    auto kernel = std::make_unique<plan::KernelT>();
+    kernel->symbol = symbol;
+    kernel->units = units;
+    kernel->grain = 1;
+    kernel->argument_count = arguments;
+    kernel->result_count = results;
+    plan.kernels.push_back(std::move(kernel));
+    return plan.kernels.size() - 1;
+  }
+
+  plan::ProgramT &program(const std::string &name) {
+    plan.programs.push_back(std::make_unique<plan::ProgramT>());
+    plan.programs.back()->name = name;
+    return *plan.programs.back();
+  }
+
+  template <typename Body> void add(plan::ProgramT &program, Body body, uint32_t layer, uint8_t phase) {
+    auto instruction = std::make_unique<plan::InstructionT>();
+    instruction->body.Set(std::move(body));
+    instruction->layer = layer;
+    instruction->phase = phase;
+    instruction->flops = 10;
+    program.instructions.push_back(std::move(instruction));
+  }
+
+  void launch(plan::ProgramT &program, uint32_t kernel, std::vector<uint32_t> arguments, uint32_t layer, uint8_t phase) {
+    plan::LaunchT launch;
+    launch.kernel = kernel;
+    launch.arguments = std::move(arguments);
+    add(program, std::move(launch), layer, phase);
+  }
+
+  void name(std::vector<std::unique_ptr<plan::NamedSlotT>> &list, const std::string &name, uint32_t slot) {
+    list.push_back(std::make_unique<plan::NamedSlotT>());
+    list.back()->name = name;
+    list.back()->slot = slot;
+  }
+
+  void defaultValue(const std::string &name, double value) {
+    plan.defaults.push_back(std::make_unique<plan::DefaultT>());
+    plan.defaults.back()->name = name;
+    plan.defaults.back()->value = value;
+  }
+
+  plan::PlanT plan;
+};
+
+plan::MatmulT matmul(uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, int64_t k, bool transposeA) {
+  plan::MatmulT result;
+  result.a = a;
+  result.b = b;
+  result.c = c;
+  result.m = m;
+  result.n = n;
+  result.k = k;
+  result.a_row_stride = transposeA ? 1 : k;
+  result.a_column_stride = transposeA ? m : 1;
+  result.b_row_stride = n;
+  result.b_column_stride = 1;
+  result.c_row_stride = n;
+  result.c_column_stride = 1;
+  return result;
+}
+
+} // namespace
+
+plan::PlanT regressionPlan() {
+  Builder b;
+  b.plan.model->name = "regression";
+  b.plan.model->task = plan::Task::Regression;
+  b.plan.model->batch = kBatch;
+  b.plan.optimizer = "sgd";
+  b.defaultValue("lr", 0.1);
+  b.defaultValue("momentum", 0.5);
+  b.defaultValue("schedule", 0);
+
+  uint32_t config = b.slot("config", SlotKind::Config, ElementType::F64, {kConfigSlotLength});
+  uint32_t counter = b.slot("step", SlotKind::Counter, ElementType::I64, {});
+  uint32_t w = b.slot("linear.weight", SlotKind::Parameter, ElementType::F32, {kWidth, 1});
+  uint32_t momentum = b.slot("sgd.momentum/linear.weight", SlotKind::OptimizerState, ElementType::F32, {kWidth, 1});
+  uint32_t x = b.slot("x", SlotKind::Input, ElementType::F32, {kBatch, kWidth});
+  uint32_t y = b.slot("labels", SlotKind::Input, ElementType::F32, {kBatch, 1});
+  uint32_t loss = b.slot("loss", SlotKind::Output, ElementType::F32, {});
+  uint32_t lossSum = b.slot("loss_sum", SlotKind::Output, ElementType::F64, {});
+  uint32_t count = b.slot("count", SlotKind::Output, ElementType::I64, {});
+  uint32_t prediction = b.slot("linear", SlotKind::Arena, ElementType::F32, {kBatch, 1});
+  uint32_t difference = b.slot("difference", SlotKind::Arena, ElementType::F32, {kBatch, 1});
+  uint32_t gradient = b.slot("gradient", SlotKind::Arena, ElementType::F32, {kWidth, 1});
+  b.plan.slots[gradient]->offset = b.plan.slots[prediction]->offset; // the prediction is dead by then
+  b.plan.arena_bytes -= 64;
+
+  uint32_t differenceKernel = b.kernel("difference", kBatch, 3, 1);
+  uint32_t meanSquare = b.kernel("mean_square", 1, 2, 1);
+  uint32_t sgd = b.kernel("sgd", kWidth, 7, 2);
+  uint32_t countStep = b.kernel("count_step", 1, 2, 1);
+  uint32_t squareSum = b.kernel("square_sum", 1, 4, 2);
+
+  plan::ProgramT &step = b.program("step");
+  b.name(step.inputs, "x", x);
+  b.name(step.inputs, "labels", y);
+  b.name(step.outputs, "loss", loss);
+  b.add(step, matmul(x, w, prediction, kBatch, 1, kWidth, false), 0, 0);
+  b.launch(step, differenceKernel, {prediction, y, difference}, 1, 1);
+  b.launch(step, meanSquare, {difference, loss}, 1, 1);
+  b.add(step, matmul(x, difference, gradient, kWidth, 1, kBatch, true), 0, 2);
+  b.launch(step, sgd, {gradient, config, counter, w, momentum, w, momentum}, 2, 3);
+  b.launch(step, countStep, {counter, counter}, 2, 3);
+
+  plan::ProgramT &evaluate = b.program("evaluate");
+  b.name(evaluate.inputs, "x", x);
+  b.name(evaluate.inputs, "labels", y);
+  b.name(evaluate.outputs, "loss_sum", lossSum);
+  b.name(evaluate.outputs, "count", count);
+  b.add(evaluate, matmul(x, w, prediction, kBatch, 1, kWidth, false), 0, 0);
+  b.launch(evaluate, differenceKernel, {prediction, y, difference}, 1, 1);
+  b.launch(evaluate, squareSum, {difference, y, lossSum, count}, 1, 1);
+  return std::move(b.plan);
+}
+
+plan::PlanT bigramPlan() {
+  Builder b;
+  b.plan.model->name = "bigram";
+  b.plan.model->task = plan::Task::LanguageModel;
+  b.plan.model->batch = 1;
+  b.plan.model->context = kContext;
+  b.plan.model->vocabulary = kVocabulary;
+  b.slot("config", SlotKind::Config, ElementType::F64, {kConfigSlotLength});
+  uint32_t table = b.slot("table", SlotKind::Parameter, ElementType::F32, {kVocabulary, kVocabulary});
+  uint32_t tokens = b.slot("tokens", SlotKind::Input, ElementType::I32, {1, kContext});
+  uint32_t position = b.slot("position", SlotKind::Input, ElementType::I64, {});
+  uint32_t logits = b.slot("logits", SlotKind::Output, ElementType::F32, {1, kVocabulary});
+  uint32_t bigram = b.kernel("bigram", kVocabulary, 4, 1);
+  plan::ProgramT &predict = b.program("predict");
+  b.name(predict.inputs, "tokens", tokens);
+  b.name(predict.inputs, "position", position);
+  b.name(predict.outputs, "logits", logits);
+  b.launch(predict, bigram, {tokens, position, table, logits}, 0, 0);
+  return std::move(b.plan);
+}
+
+std::vector<uint8_t> serialize(const plan::PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  plan::FinishPlanBuffer(builder, plan::Plan::Pack(builder, &plan));
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+std::vector<uint8_t> kernelBytes() {
+  std::string text = readText(TAPEOUT_TEST_KERNELS);
+  return {text.begin(), text.end()};
+}
+
+uint32_t slotIndex(const plan::PlanT &plan, const std::string &name) {
+  for (uint32_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i]->name == name)
+      return i;
+  ADD_FAILURE() << "no slot " << name;
+  return 0;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "tapeout-test-XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+}
+TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+void writeFile(const std::string &path, const std::string &bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string readText(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void writeNpy(const std::string &path, const std::vector<int64_t> &shape, const std::vector<float> &values) {
+  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
+  header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
+  header += '\n';
+  uint16_t length = header.size();
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  bytes.append(reinterpret_cast<const char *>(&length), sizeof length);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(float));
+  writeFile(path, bytes);
+}
+
+void writeRegressionData(const TemporaryFolder &folder, int64_t samples) {
+  std::vector<float> x, y;
+  uint32_t state = 1;
+  for (int64_t i = 0; i < samples; ++i) {
+    float sum = 0;
+    for (int64_t j = 0; j < kWidth; ++j) {
+      state = state * 1664525u + 1013904223u;
+      x.push_back(static_cast<float>(state >> 8) / (1 << 23) - 1);
+      sum += x.back() * static_cast<float>(j + 1);
+    }
+    y.push_back(sum);
+  }
+  writeNpy(folder.file("x.npy"), {samples, kWidth}, x);
+  writeNpy(folder.file("y.npy"), {samples, 1}, y);
+}
+
+std::string writeTestPackage(const TemporaryFolder &folder, const plan::PlanT &plan) {
+  std::vector<uint8_t> planBytes = serialize(plan), kernels = kernelBytes();
+  std::string path = folder.file("model");
+  Status status = writePackage("", {{SectionKind::Plan, "cpu", planBytes, ""}, {SectionKind::CpuKernels, "cpu", kernels, ""}}, path);
+  EXPECT_TRUE(status.isOk()) << status.message();
+  return path;
+}
+
+} // namespace tapeout::rt::test

@@ -1,0 +1,266 @@
+#include "tools/tapeout-runner/Run.h"
+
+#include "runtime/Describe.h"
+#include "runtime/Executor.h"
+#include "runtime/Generate.h"
+#include "runtime/State.h"
+#include "runtime/StopSignal.h"
+#include "runtime/Trainer.h"
+#include "runtime/base/Package.h"
+#include "tools/tapeout-runner/Options.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+using namespace tapeout;
+using namespace tapeout::rt;
+
+namespace tapeout::runner {
+namespace {
+
+const Section *firstOf(const Package &package, SectionKind kind) {
+  for (const Section &section : package.sections())
+    if (section.kind == kind)
+      return &section;
+  return nullptr;
+}
+
+std::span<const uint8_t> bytesOf(const Section *section) {
+  return section ? section->bytes : std::span<const uint8_t>();
+}
+
+/// One run of the executable. Members are in the order in which they come to life.
+class Run {
+public:
+  Run(const Package &package, const Plan &plan, Options options)
+      : package_(package), plan_(plan), options_(std::move(options)) {}
+  Status operator()();
+
+private:
+  Status checkCheckpointDirectory() const;
+  Status initialize();
+  Status start();
+  Status resume();
+  Status takeSteps();
+  Status train();
+  Status evaluateOnly();
+  Status generateText();
+  Result<std::unique_ptr<DataLoader>> openData(bool evaluation);
+
+  const Package &package_;
+  const Plan &plan_;
+  const Options options_;
+  StopSignal stop_; // before the first thread
+  std::unique_ptr<Executor> executor_;
+  HyperparameterValues config_;
+  uint64_t seed_ = 0;
+  uint64_t stepsDone_ = 0;
+  LoaderPosition position_;
+};
+
+Status Run::operator()() {
+  TAPEOUT_RETURN_IF_ERROR(checkCheckpointDirectory());
+  Result<std::unique_ptr<Executor>> executor =
+      Executor::create(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
+                       {.threads = options_.threads, .isa = {}, .checkMemory = options_.checkMemory});
+  if (!executor.isOk())
+    return executor.status();
+  executor_ = std::move(*executor);
+  TAPEOUT_RETURN_IF_ERROR(initialize());
+  if (!options_.data.empty())
+    TAPEOUT_RETURN_IF_ERROR(train());
+  else if (!options_.evalData.empty())
+    TAPEOUT_RETURN_IF_ERROR(evaluateOnly());
+  if (!options_.exportPath.empty())
+    TAPEOUT_RETURN_IF_ERROR(exportParameters(*executor_, options_.exportPath));
+  if (options_.generate)
+    TAPEOUT_RETURN_IF_ERROR(generateText());
+  if (options_.checkMemory)
+    fmt::print(stderr, "memory check: the programs touch {} of the {} arena bytes planned\n",
+               executor_->arena().highWater(), plan_.arenaBytes());
+  return Status::ok();
+}
+
+Status Run::checkCheckpointDirectory() const {
+  std::error_code error;
+  const std::string &directory = options_.checkpointDirectory;
+  bool hasContent = !directory.empty() && std::filesystem::exists(directory, error) &&
+                    !std::filesystem::is_empty(directory, error);
+  if (hasContent && !options_.resume)
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("'{}' is not empty; add --resume to go on from its newest checkpoint, or give another "
+                                     "--checkpoint-dir",
+                                     directory));
+  return Status::ok();
+}
+
+Status Run::initialize() {
+  config_ = defaultHyperparameters(plan_);
+  TAPEOUT_RETURN_IF_ERROR(options_.resume ? resume() : start());
+  for (const auto &[name, value] : options_.hyperparameters)
+    config_[name] = value;
+  TAPEOUT_RETURN_IF_ERROR(takeSteps());
+  config_["seed"] = static_cast<double>(seed_);
+  writeConfig(*executor_, config_);
+  return Status::ok();
+}
+
+Status Run::start() {
+  seed_ = options_.seed ? *options_.seed : static_cast<uint64_t>(config_["seed"]);
+  const Section *weights = firstOf(package_, SectionKind::Weights);
+  if (weights)
+    TAPEOUT_RETURN_IF_ERROR(package_.verify(*weights));
+  TAPEOUT_RETURN_IF_ERROR(initializeState(*executor_, bytesOf(weights), seed_));
+  return options_.init.empty() ? Status::ok() : importParameters(*executor_, options_.init);
+}
+
+/// Hyperparameters go on with their values of before, unless the command line gives others.
+Status Run::resume() {
+  Result<LoadedCheckpoint> checkpoint = loadCheckpoint(options_.checkpointDirectory, plan_.hash());
+  if (!checkpoint.isOk())
+    return checkpoint.status();
+  for (const auto &[name, value] : checkpoint->manifest.config) {
+    TAPEOUT_RETURN_IF_ERROR(checkHyperparameter(name, value, checkpoint->path + ": " + name));
+    config_[name] = value;
+  }
+  seed_ = static_cast<uint64_t>(config_["seed"]);
+  if (options_.seed && *options_.seed != seed_)
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("--seed: the checkpoint was made with the seed {}; resume with it or leave the option out",
+                                     seed_));
+  TAPEOUT_RETURN_IF_ERROR(initializeState(*executor_, {}, seed_));
+  TAPEOUT_RETURN_IF_ERROR(restoreState(*executor_, *checkpoint));
+  stepsDone_ = checkpoint->manifest.step;
+  position_ = checkpoint->manifest.position;
+  return Status::ok();
+}
+
+/// Schedules end with the run.
+Status Run::takeSteps() {
+  if (options_.steps)
+    config_["total_steps"] = static_cast<double>(*options_.steps);
+  if (!options_.data.empty() && config_["total_steps"] < 1)
+    return Status::error(ExitCode::BadConfig, "--steps: there is no number of steps to train; give --steps N");
+  return Status::ok();
+}
+
+Result<std::unique_ptr<DataLoader>> Run::openData(bool evaluation) {
+  const plan::Program *program = plan_.program(evaluation ? "evaluate" : "step");
+  if (!program)
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("{}: this executable holds no program for it; compile the model with a loss",
+                                     evaluation ? "--eval-data" : "--data"));
+  DataSpec spec = dataSpecOf(plan_, *program);
+  spec.dataPath = evaluation ? options_.evalData : options_.data;
+  spec.labelsPath = evaluation ? options_.evalLabels : options_.labels;
+  spec.seed = seed_;
+  spec.shuffle = !evaluation;
+  return DataLoader::create(spec);
+}
+
+Status Run::train() {
+  Result<std::unique_ptr<DataLoader>> data = openData(/*evaluation=*/false);
+  if (!data.isOk())
+    return data.status();
+  std::unique_ptr<DataLoader> evalData;
+  if (!options_.evalData.empty()) {
+    Result<std::unique_ptr<DataLoader>> opened = openData(/*evaluation=*/true);
+    if (!opened.isOk())
+      return opened.status();
+    evalData = std::move(*opened);
+  }
+  if (stepsDone_ > 0)
+    TAPEOUT_RETURN_IF_ERROR((*data)->seek(position_));
+  Result<std::unique_ptr<MetricsWriter>> metrics =
+      MetricsWriter::create({.logDirectory = options_.logDirectory,
+                             .terminal = isatty(STDOUT_FILENO) == 1,
+                             .out = stdout,
+                             .resumedStep = stepsDone_});
+  if (!metrics.isOk())
+    return metrics.status();
+
+  TrainerOptions options;
+  options.steps = static_cast<uint64_t>(config_["total_steps"]);
+  options.stepsDone = stepsDone_;
+  options.config = config_;
+  options.checkpointDirectory = options_.checkpointDirectory;
+  options.checkpointEvery = options_.checkpointEvery;
+  options.keep = options_.keep;
+  options.evalEvery = options_.evalEvery;
+  options.tracePath = options_.trace;
+  fmt::print("{}: {} samples per step, {} threads; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
+             executor_->pool().threads(), (*data)->description(),
+             stepsDone_ > 0 ? fmt::format("; resumed after step {}", stepsDone_) : "");
+  std::fflush(stdout);
+  return Trainer(*executor_, **data, evalData.get(), **metrics, stop_, std::move(options)).run();
+}
+
+Status Run::evaluateOnly() {
+  Result<std::unique_ptr<DataLoader>> data = openData(/*evaluation=*/true);
+  if (!data.isOk())
+    return data.status();
+  Result<std::optional<double>> loss = evaluate(*executor_, **data, stop_);
+  if (!loss.isOk())
+    return loss.status();
+  if (!*loss)
+    return Status::error(ExitCode::StoppedBySignal, fmt::format("stopped by {} during the evaluation", stop_.name()));
+  fmt::print("evaluation loss {:.6f}\n", **loss);
+  return Status::ok();
+}
+
+Status Run::generateText() {
+  GenerateOptions options{.prompt = *options_.generate,
+                          .tokens = options_.tokens,
+                          .temperature = options_.temperature,
+                          .topK = options_.topK,
+                          .seed = options_.seed.value_or(seed_)};
+  bool first = true;
+  auto emit = [&](int64_t token) {
+    // The prompt appears only when the first token shows that it was accepted.
+    std::string text = first ? options.prompt + (plan_.model().vocabulary() == 256 ? "" : ",") : "";
+    first = false;
+    text += tokenText(plan_.model(), token);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  Status status = generate(*executor_, options, stop_, emit);
+  if (!first)
+    std::fputc('\n', stdout);
+  return status;
+}
+
+} // namespace
+
+Status run(int argc, const char *const *argv) {
+  std::string path = packagePath(argc, argv);
+  Result<Package> package = openPackage(path);
+  if (!package.isOk())
+    return package.status();
+  const Section *section = firstOf(*package, SectionKind::Plan);
+  if (!section)
+    return Status::error(ExitCode::MissingInput,
+                         fmt::format("'{}' holds no plan, so there is nothing to train; make a training executable with "
+                                     "`tapeout compile MODEL -o NAME`, or give --plan FILE",
+                                     path));
+  Result<Plan> plan = Plan::load(section->bytes);
+  if (!plan.isOk())
+    return plan.status();
+  Result<std::variant<Options, std::string>> options = parseOptions(argc, argv, *plan);
+  if (!options.isOk())
+    return options.status();
+  if (const std::string *help = std::get_if<std::string>(&*options)) {
+    fmt::print("{}", *help);
+    return Status::ok();
+  }
+  if (std::get<Options>(*options).describe) {
+    fmt::print("{}", describePlan(*plan));
+    return Status::ok();
+  }
+  return Run(*package, *plan, std::get<Options>(*options))();
+}
+
+} // namespace tapeout::runner

@@ -1,0 +1,112 @@
+#include "tools/tapeout/CompileArguments.h"
+
+#include "frontend/ModelFile.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tapeout::cli {
+
+void CompileArguments::addTo(CLI::App &command) {
+  command.add_option("model", model, "Model file (.tape)")->required();
+  command.add_option("--target", target, "What to compile for")->check(CLI::IsMember({"cpu"}));
+  command.add_option("--batch", batch, "Samples per step (default 12 for language models, else 64)");
+  command.add_option("--optimizer", optimizer, "adamw, adam, sgd, momentum or nesterov")
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "nesterov"}));
+  command.add_option("--loss", loss, "Default: what the model's task needs")
+      ->check(CLI::IsMember({"cross_entropy", "mean_squared_error"}));
+  command.add_option("--freeze", freeze, "Parameters that are not trained: name patterns with * and ?");
+  command.add_option("--no-decay", noDecay, "Parameters without weight decay: name patterns with * and ?");
+  command.add_option("--threads", threads, "Compile threads (default: one per processor)");
+  command.add_option("--save-ir", saveIr, "Folder for the IR after every pass");
+
+  const char *group = "Defaults of the executable, which its own command line can change";
+  command.add_option("--lr", lr, "Peak learning rate")->group(group);
+  command.add_option("--schedule", schedule, "constant, linear or cosine")
+      ->check(CLI::IsMember({"constant", "linear", "cosine"}))
+      ->group(group);
+  command.add_option("--min-lr-ratio", minLrRatio, "Final learning rate / peak")->group(group);
+  command.add_option("--warmup", warmup, "Steps of linear warm-up")->group(group);
+  command.add_option("--weight-decay", weightDecay)->group(group);
+  command.add_option("--beta1", beta1)->group(group);
+  command.add_option("--beta2", beta2)->group(group);
+  command.add_option("--epsilon", epsilon)->group(group);
+  command.add_option("--momentum", momentum)->group(group);
+  command.add_option("--clip", clip, "Bound of the gradients' global norm; 0 switches clipping off")->group(group);
+  command.add_option("--seed", seed, "Seed of initialisation, data order and dropout")->group(group);
+}
+
+Result<frontend::Graph> CompileArguments::readGraph() const { return frontend::readModel(model); }
+
+namespace {
+
+Status checkRange(const char *option, std::optional<double> value, double least, double below) {
+  if (!value || (*value >= least && *value < below))
+    return Status::ok();
+  return Status::error(ExitCode::BadConfig, fmt::format("{} is {}, but must be at least {} and below {}", option, *value, least, below));
+}
+
+} // namespace
+
+Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &graph) const {
+  driver::CompileOptions result;
+  if (batch && (*batch < 1 || *batch > 1 << 20))
+    return Status::error(ExitCode::BadConfig, fmt::format("--batch is {}, but must be between 1 and {}", *batch, 1 << 20));
+  result.batch = batch.value_or(driver::defaultBatch(graph.task));
+  bool regression = graph.task == frontend::Task::Regression;
+  result.training.loss = !loss.empty() ? loss : regression ? "mean_squared_error" : "cross_entropy";
+  result.training.ignoreIndex = graph.ignoreIndex;
+  result.training.optimizer = optimizer;
+  result.training.noDecay = noDecay;
+  result.freeze = freeze;
+  result.threads = threads;
+  result.saveIr = saveIr;
+
+  constexpr double kAny = 1e30, kSeeds = 9007199254740992.0;
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--lr", lr, 0, kAny));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--min-lr-ratio", minLrRatio, 0, std::nextafter(1.0, 2.0)));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--warmup", warmup, 0, 1e15));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--weight-decay", weightDecay, 0, kAny));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--beta1", beta1, 0, 1));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--beta2", beta2, 0, 1));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--epsilon", epsilon, 0, kAny));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--momentum", momentum, 0, 1));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--clip", clip, 0, kAny));
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--seed", seed, 0, kSeeds));
+  auto set = [&](Hyperparameter name, std::optional<double> value) {
+    if (value)
+      result.overrides[name] = *value;
+  };
+  set(Hyperparameter::LearningRate, lr);
+  set(Hyperparameter::MinLearningRateRatio, minLrRatio);
+  set(Hyperparameter::WarmupSteps, warmup);
+  set(Hyperparameter::WeightDecay, weightDecay);
+  set(Hyperparameter::Beta1, beta1);
+  set(Hyperparameter::Beta2, beta2);
+  set(Hyperparameter::Epsilon, epsilon);
+  set(Hyperparameter::Momentum, momentum);
+  set(Hyperparameter::ClipNorm, clip);
+  set(Hyperparameter::Seed, seed);
+  if (!schedule.empty())
+    result.overrides[Hyperparameter::Schedule] =
+        static_cast<double>(schedule == "linear" ? ScheduleKind::Linear : schedule == "cosine" ? ScheduleKind::Cosine : ScheduleKind::Constant);
+  auto known = driver::hyperparameterDefaults([&] {
+    driver::CompileOptions plain = result;
+    plain.overrides.clear();
+    return plain;
+  }());
+  for (auto [name, value] : result.overrides)
+    if (!known.count(name))
+      return Status::error(ExitCode::BadConfig, fmt::format("the optimizer {} has no hyperparameter {}", optimizer,
+                                                            kHyperparameterNames[static_cast<size_t>(name)]));
+  result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", target, result.batch, optimizer, result.training.loss);
+  for (const std::string &pattern : freeze)
+    result.describe += fmt::format(" --freeze '{}'", pattern);
+  for (const std::string &pattern : noDecay)
+    result.describe += fmt::format(" --no-decay '{}'", pattern);
+  return result;
+}
+
+} // namespace tapeout::cli
