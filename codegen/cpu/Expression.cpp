@@ -64,7 +64,7 @@ KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &no
   Value index = kernel.sequence(offset, laneStride, lanes.count);
   cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
       .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
-  kernel.eraseIfUnused(index);
+  kernel.eraseIfUnused(index, offset);
   return results;
 }
 

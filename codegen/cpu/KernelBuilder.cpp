@@ -229,14 +229,14 @@ void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset,
   });
 }
 
-void KernelBuilder::eraseIfUnused(Value value) {
+void KernelBuilder::eraseIfUnused(Value value, Value keep) {
   Operation *op = value.getDefiningOp();
-  if (!op || !isOpTriviallyDead(op))
+  if (!op || value == keep || !isOpTriviallyDead(op))
     return;
   SmallVector<Value> operands(op->getOperands());
   op->erase();
   for (Value operand : operands)
-    eraseIfUnused(operand);
+    eraseIfUnused(operand, keep);
 }
 
 } // namespace tapeout::codegen

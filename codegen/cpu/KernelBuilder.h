@@ -67,8 +67,8 @@ public:
   /// Copies `extent` elements; the pieces may not overlap.
   void copy(Value from, Value fromOffset, Value to, Value toOffset, mlir::Type element, int64_t extent);
 
-  /// Removes the op of a value that nobody uses, and what only it used.
-  void eraseIfUnused(Value value);
+  /// Removes the op of a value that nobody uses, and what only it used, up to `keep`.
+  void eraseIfUnused(Value value, Value keep);
 
 private:
   mlir::Type memoryType(mlir::Type element) const;

@@ -140,7 +140,8 @@ LogicalResult Translator::translateOne(Operation &op) {
 
 FailureOr<Bytecode> Translator::translate(Operation *op, TypeRange argumentTypes, ArrayRef<bool> scalars) {
   Block block;
-  OpBuilder builder = OpBuilder::atBlockEnd(&block);
+  OpBuilder builder(op->getContext()); // the block is in no region
+  builder.setInsertionPointToEnd(&block);
   for (Type type : argumentTypes)
     block.addArgument(type, op->getLoc());
   SmallVector<Value> arguments(block.getArguments()), results;

@@ -17,6 +17,8 @@ def TapeDialect : Dialect {
     training step, tied by the attribute `tape.updates` on results. Source-layer names travel as locations.
   }];
   let hasConstantMaterializer = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{ void registerAttributes(); }];
 }
 
 def Tape_Float : AnyTypeOf<[F32, F64, BF16, F16]>;

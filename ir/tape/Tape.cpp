@@ -20,6 +20,7 @@ using namespace mlir;
 namespace tapeout::tape {
 
 void TapeDialect::initialize() {
+  registerAttributes();
   registerElementwiseOps(*this);
   registerShapeOps(*this);
   registerReductionOps(*this);

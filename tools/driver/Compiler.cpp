@@ -8,7 +8,9 @@
 #include "runtime/base/Package.h"
 #include "tools/driver/Weights.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
@@ -89,7 +91,7 @@ Compilation::Compilation(const frontend::Graph &graph, const CompileOptions &opt
   if (options_.threads == 0)
     options_.threads = std::max(1u, std::thread::hardware_concurrency());
   DialectRegistry registry;
-  registry.insert<tape::TapeDialect, plan::PlanDialect, func::FuncDialect>();
+  registry.insert<tape::TapeDialect, plan::PlanDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   context_ = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   context_->loadAllAvailableDialects();
 }

@@ -77,6 +77,8 @@ public:
       if (it == source.end())
         return func_.emitError() << "no value for argument '" << name << "'";
       arguments.push_back(it->second);
+      // Types belong to a context, and every compilation has its own.
+      arguments.back().elementType = cast<RankedTensorType>(func_.getArgumentTypes()[i]).getElementType();
     }
     return interpreter_.run(arguments);
   }
