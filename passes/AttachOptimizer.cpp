@@ -26,6 +26,8 @@ struct StepScalars {
 
 class Updates {
 public:
+  size_t stateCount() const { return stateKinds().size(); }
+
   Updates(func::FuncOp step, OpBuilder &builder, StringRef optimizer) : step_(step), builder_(builder), optimizer_(optimizer) {
     tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("optimizer")));
     config_ = findArgument(step, tape::kRoleConfig);
@@ -55,20 +57,29 @@ public:
     results.push_back(update(t.add(counter_, t.constantLike(counter_, 1)), counter_.getArgNumber()));
   }
 
-  void updateParameter(unsigned argument, Value gradient, bool decays, SmallVectorImpl<NamedResult> &results) {
+  /// The state tensors of one parameter: "m" and "v", "momentum" or none.
+  void describeState(unsigned argument, SmallVectorImpl<ArgumentSpec> &specs) {
+    StringRef parameter = argumentAttr(step_, argument, tape::kNameAttr);
+    for (StringRef kind : stateKinds())
+      specs.push_back({step_.getArgumentTypes()[argument], tape::kRoleState.str(), (optimizer_ + "." + kind + "/" + parameter).str()});
+  }
+
+  /// `state` are the arguments of describeState.
+  void updateParameter(unsigned argument, Value gradient, bool decays, ArrayRef<BlockArgument> state,
+                       SmallVectorImpl<NamedResult> &results) {
     Value parameter = step_.getArgument(argument), decay = decays ? scalars_.weightDecay : scalars_.zero;
     StringRef name = argumentAttr(step_, argument, tape::kNameAttr);
     Location loc = NameLoc::get(builder_.getStringAttr(name));
     const StepScalars &s = scalars_;
     if (isAdam()) {
-      BlockArgument m = addState(parameter.getType(), "m", name), v = addState(parameter.getType(), "v", name);
+      BlockArgument m = state[0], v = state[1];
       auto op = builder_.create<tape::AdamOp>(loc, parameter, gradient, m, v, s.lr, decay, s.beta1, s.beta2, s.epsilon,
                                               s.correction1, s.correction2, optimizer_ == "adamw");
       results.push_back(update(op.getNewParameter(), argument));
       results.push_back(update(op.getNewM(), m.getArgNumber()));
       results.push_back(update(op.getNewV(), v.getArgNumber()));
     } else if (hasMomentum()) {
-      BlockArgument buffer = addState(parameter.getType(), "momentum", name);
+      BlockArgument buffer = state[0];
       auto op = builder_.create<tape::SgdMomentumOp>(loc, parameter, gradient, buffer, s.lr, decay, s.momentum,
                                                      optimizer_ == "nesterov");
       results.push_back(update(op.getNewParameter(), argument));
@@ -81,11 +92,13 @@ public:
 
 private:
   bool isAdam() const { return optimizer_ == "adamw" || optimizer_ == "adam"; }
+  SmallVector<StringRef, 2> stateKinds() const {
+    if (isAdam())
+      return {"m", "v"};
+    return hasMomentum() ? SmallVector<StringRef, 2>{"momentum"} : SmallVector<StringRef, 2>{};
+  }
   bool hasMomentum() const { return optimizer_ == "momentum" || optimizer_ == "nesterov"; }
 
-  BlockArgument addState(Type type, StringRef kind, StringRef parameter) {
-    return addArgument(step_, type, tape::kRoleState, (optimizer_ + "." + kind + "/" + parameter).str());
-  }
   NamedResult update(Value value, unsigned argument) {
     return {value, builder_.getDictionaryAttr(builder_.getNamedAttr(tape::kUpdatesAttr, builder_.getI64IntegerAttr(argument)))};
   }
@@ -136,11 +149,19 @@ struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
     for (const NamedResult &result : getResults(step))
       (result.attributes && result.attributes.contains(tape::kGradientOfAttr) ? gradients : results).push_back(result);
     updates.addMetricsAndCounter(results);
-    for (const NamedResult &gradient : gradients) {
-      unsigned argument = gradient.attributes.getAs<IntegerAttr>(tape::kGradientOfAttr).getInt();
+    auto argumentOf = [](const NamedResult &gradient) -> unsigned {
+      return gradient.attributes.getAs<IntegerAttr>(tape::kGradientOfAttr).getInt();
+    };
+    SmallVector<ArgumentSpec> specs;
+    for (const NamedResult &gradient : gradients)
+      updates.describeState(argumentOf(gradient), specs);
+    SmallVector<BlockArgument> states = addArguments(step, specs);
+    for (auto [i, gradient] : llvm::enumerate(gradients)) {
+      unsigned argument = argumentOf(gradient);
       StringRef name = argumentAttr(step, argument, tape::kNameAttr);
       bool decays = llvm::none_of(*noDecayPatterns, [&](const llvm::GlobPattern &pattern) { return pattern.match(name); });
-      updates.updateParameter(argument, gradient.value, decays, results);
+      updates.updateParameter(argument, gradient.value, decays,
+                              ArrayRef(states).slice(i * updates.stateCount(), updates.stateCount()), results);
     }
     setResults(step, results);
   }

@@ -34,13 +34,25 @@ bool isTrainable(func::FuncOp func, unsigned argument) {
          !func.getArgAttr(argument, tape::kFrozenAttr);
 }
 
-BlockArgument addArgument(func::FuncOp func, Type type, StringRef role, StringRef name) {
+SmallVector<BlockArgument> addArguments(func::FuncOp func, ArrayRef<ArgumentSpec> specs) {
   MLIRContext *context = func.getContext();
-  auto attributes = DictionaryAttr::get(context, {{StringAttr::get(context, tape::kRoleAttr), StringAttr::get(context, role)},
-                                                  {StringAttr::get(context, tape::kNameAttr), StringAttr::get(context, name)}});
-  unsigned index = func.getNumArguments();
-  func.insertArgument(index, type, attributes, NameLoc::get(StringAttr::get(context, name)));
-  return func.getArgument(index);
+  auto string = [&](StringRef text) { return StringAttr::get(context, text); };
+  SmallVector<unsigned> indices(specs.size(), func.getNumArguments());
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  SmallVector<Location> locations;
+  for (const ArgumentSpec &spec : specs) {
+    types.push_back(spec.type);
+    attributes.push_back(DictionaryAttr::get(context, {{string(tape::kRoleAttr), string(spec.role)},
+                                                       {string(tape::kNameAttr), string(spec.name)}}));
+    locations.push_back(NameLoc::get(string(spec.name)));
+  }
+  func.insertArguments(indices, types, attributes, locations);
+  return SmallVector<BlockArgument>(func.getArguments().take_back(specs.size()));
+}
+
+BlockArgument addArgument(func::FuncOp func, Type type, StringRef role, StringRef name) {
+  return addArguments(func, {{type, role.str(), name.str()}}).front();
 }
 
 SmallVector<NamedResult> getResults(func::FuncOp func) {

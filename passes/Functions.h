@@ -18,7 +18,14 @@ llvm::SmallVector<unsigned> argumentsWithRole(mlir::func::FuncOp func, llvm::Str
 /// Whether a parameter argument is to be trained.
 bool isTrainable(mlir::func::FuncOp func, unsigned argument);
 
-/// Appends an argument with role and name.
+/// What an argument to append looks like.
+struct ArgumentSpec {
+  mlir::Type type;
+  std::string role, name;
+};
+/// Appends arguments, all at once: the function's type is rebuilt each time.
+llvm::SmallVector<mlir::BlockArgument> addArguments(mlir::func::FuncOp func, llvm::ArrayRef<ArgumentSpec> specs);
+/// Appends one argument.
 mlir::BlockArgument addArgument(mlir::func::FuncOp func, mlir::Type type, llvm::StringRef role, llvm::StringRef name);
 
 /// A result of a function with its attributes, to rebuild the list of results.

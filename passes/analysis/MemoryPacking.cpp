@@ -7,47 +7,91 @@ namespace tapeout {
 
 namespace {
 
-bool overlapInTime(const LiveBuffer &a, const LiveBuffer &b) { return a.begin <= b.end && b.begin <= a.end; }
+struct Interval {
+  uint64_t begin, end; // bytes [begin, end)
+  bool operator<(const Interval &other) const { return begin < other.begin; }
+};
 
-/// Buffers already placed, found by time: each is listed in the coarse time spans it touches, long ones once apart.
-class PlacedBuffers {
+/// A union of intervals, kept as disjoint ones in order.
+class IntervalSet {
 public:
-  PlacedBuffers(const std::vector<LiveBuffer> &buffers, uint32_t instructions)
-      : buffers_(buffers), spans_(instructions / kSpan + 1) {}
+  void add(Interval added) {
+    auto first = std::lower_bound(intervals_.begin(), intervals_.end(), added.begin,
+                                  [](const Interval &interval, uint64_t begin) { return interval.end < begin; });
+    auto last = first;
+    for (; last != intervals_.end() && last->begin <= added.end; ++last)
+      added = {std::min(added.begin, last->begin), std::max(added.end, last->end)};
+    intervals_.insert(intervals_.erase(first, last), added);
+  }
+  const std::vector<Interval> &intervals() const { return intervals_; }
 
-  void add(uint32_t index) {
-    const LiveBuffer &buffer = buffers_[index];
-    if (buffer.end - buffer.begin > kLongSpans * kSpan) {
-      long_.push_back(index);
-      return;
+private:
+  std::vector<Interval> intervals_;
+};
+
+/// Where placed buffers lie, by spans of time. A deep model has tens of thousands of buffers, of which thousands live at
+/// once: a buffer that covers a whole span meets all that touch it, so the span's union of intervals is all it must know.
+class OccupiedBytes {
+public:
+  explicit OccupiedBytes(uint32_t instructions)
+      : length_(std::max(16u, instructions / 256 + 1)), spans_(instructions / length_ + 1) {}
+
+  void add(const LiveBuffer &buffer, uint64_t offset) {
+    Interval bytes{offset, offset + buffer.bytes};
+    for (uint32_t span = buffer.begin / length_; span <= buffer.end / length_; ++span) {
+      spans_[span].touching.add(bytes);
+      if (covers(buffer, span))
+        spans_[span].covering.add(bytes);
+      else
+        spans_[span].partial.push_back({buffer, bytes});
     }
-    for (uint32_t span = buffer.begin / kSpan; span <= buffer.end / kSpan; ++span)
-      spans_[span].push_back(index);
   }
 
-  /// Indices of placed buffers that live at the same time as `index`, each once.
-  std::vector<uint32_t> conflicts(uint32_t index) const {
-    const LiveBuffer &buffer = buffers_[index];
-    std::vector<uint32_t> result;
-    auto take = [&](const std::vector<uint32_t> &candidates) {
-      for (uint32_t candidate : candidates)
-        if (overlapInTime(buffers_[candidate], buffer))
-          result.push_back(candidate);
+  /// Bytes of buffers that live at the same time as `buffer`, in order of begin; they may overlap.
+  void find(const LiveBuffer &buffer, std::vector<Interval> &occupied) const {
+    occupied.clear();
+    auto append = [&](const IntervalSet &set) {
+      occupied.insert(occupied.end(), set.intervals().begin(), set.intervals().end());
     };
-    take(long_);
-    for (uint32_t span = buffer.begin / kSpan; span <= buffer.end / kSpan; ++span)
-      take(spans_[span]);
-    std::sort(result.begin(), result.end());
-    result.erase(std::unique(result.begin(), result.end()), result.end());
-    return result;
+    for (uint32_t span = buffer.begin / length_; span <= buffer.end / length_; ++span) {
+      if (covers(buffer, span)) {
+        append(spans_[span].touching);
+        continue;
+      }
+      append(spans_[span].covering);
+      for (const auto &[other, bytes] : spans_[span].partial)
+        if (other.begin <= buffer.end && buffer.begin <= other.end)
+          occupied.push_back(bytes);
+    }
+    std::sort(occupied.begin(), occupied.end());
   }
 
 private:
-  static constexpr uint32_t kSpan = 64, kLongSpans = 8;
-  const std::vector<LiveBuffer> &buffers_;
-  std::vector<std::vector<uint32_t>> spans_;
-  std::vector<uint32_t> long_;
+  struct Span {
+    IntervalSet touching, covering;
+    std::vector<std::pair<LiveBuffer, Interval>> partial; // of those that touch but do not cover it
+  };
+
+  bool covers(const LiveBuffer &buffer, uint32_t span) const {
+    return buffer.begin <= span * length_ && buffer.end >= (span + 1) * length_ - 1;
+  }
+
+  uint32_t length_; // instructions of a span
+  std::vector<Span> spans_;
 };
+
+/// The begin of the smallest gap that takes `size` bytes, else the end of everything.
+uint64_t bestFit(const std::vector<Interval> &occupied, uint64_t size) {
+  uint64_t end = 0, best = UINT64_MAX, bestGap = UINT64_MAX;
+  for (const Interval &interval : occupied) {
+    if (interval.begin > end && interval.begin - end >= size && interval.begin - end < bestGap) {
+      bestGap = interval.begin - end;
+      best = end;
+    }
+    end = std::max(end, interval.end);
+  }
+  return best == UINT64_MAX ? end : best;
+}
 
 } // namespace
 
@@ -61,24 +105,13 @@ Packing packMemory(const std::vector<LiveBuffer> &buffers) {
 
   Packing packing;
   packing.offsets.resize(buffers.size());
-  PlacedBuffers placed(buffers, instructions);
+  OccupiedBytes placed(instructions);
+  std::vector<Interval> occupied;
   for (uint32_t index : order) {
-    std::vector<uint32_t> conflicts = placed.conflicts(index);
-    std::sort(conflicts.begin(), conflicts.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(packing.offsets[a], a) < std::pair(packing.offsets[b], b);
-    });
-    uint64_t size = buffers[index].bytes, end = 0, best = UINT64_MAX, bestGap = UINT64_MAX;
-    for (uint32_t other : conflicts) {
-      uint64_t offset = packing.offsets[other];
-      if (offset > end && offset - end >= size && offset - end < bestGap) {
-        bestGap = offset - end;
-        best = end;
-      }
-      end = std::max(end, offset + buffers[other].bytes);
-    }
-    packing.offsets[index] = best == UINT64_MAX ? end : best;
-    packing.bytes = std::max(packing.bytes, packing.offsets[index] + size);
-    placed.add(index);
+    placed.find(buffers[index], occupied);
+    packing.offsets[index] = bestFit(occupied, buffers[index].bytes);
+    packing.bytes = std::max(packing.bytes, packing.offsets[index] + buffers[index].bytes);
+    placed.add(buffers[index], packing.offsets[index]);
   }
   return packing;
 }
