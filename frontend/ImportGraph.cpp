@@ -78,6 +78,11 @@ public:
 
   LogicalResult import(StringRef name, ArrayRef<bool> frozen) {
     createFunction(name, frozen);
+    if (failed(checkOpsExist()))
+      return failure();
+    for (BlockArgument argument : function_.getArguments())
+      if (failed(checkSize(argument, "input or parameter")))
+        return failure();
     for (const Node &node : graph_.nodes)
       if (failed(importNode(node)))
         return failure();
@@ -155,11 +160,40 @@ private:
     return builder_.getDenseI64ArrayAttr(integers);
   }
 
+  std::optional<RegisteredOperationName> findOp(const Node &node) {
+    auto info = RegisteredOperationName::lookup("tape." + node.op, builder_.getContext());
+    if (info && info->hasInterface<tape::FactsOpInterface>() && info->hasInterface<InferTypeOpInterface>())
+      return info;
+    return std::nullopt;
+  }
+
+  /// One message for all ops that this build does not know.
+  LogicalResult checkOpsExist() {
+    std::string unknown;
+    int count = 0;
+    for (const Node &node : graph_.nodes)
+      if (!findOp(node) && ++count <= 20)
+        unknown += (count > 1 ? ", '" : "'") + node.op + "' (layer '" + node.name + "')";
+    if (count == 0)
+      return success();
+    return function_.emitError() << "the model uses " << count << " op(s) that do not exist: " << unknown
+                                 << (count > 20 ? ", ..." : "") << "; docs/reference lists those there are";
+  }
+
+  /// Sizes depend on the batch, so that a file alone cannot be checked for them.
+  LogicalResult checkSize(Value value, StringRef what) {
+    constexpr uint64_t kMaxElements = uint64_t(1) << 44;
+    uint64_t elements = 1;
+    for (int64_t extent : tape::shapeOf(value))
+      if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements) || elements > kMaxElements)
+        return emitError(value.getLoc()) << "layer '" << tape::layerName(value.getLoc()) << "': " << what << " " << value.getType()
+                                         << " is larger than any memory; use a smaller --batch";
+    return success();
+  }
+
   LogicalResult importNode(const Node &node) {
     OperationState state(named(node.name), "tape." + node.op);
-    auto info = state.name.getRegisteredInfo();
-    if (!info || !info->hasInterface<tape::FactsOpInterface>() || !info->hasInterface<InferTypeOpInterface>())
-      return emitError(state.location) << "layer '" << node.name << "': there is no op '" << node.op << "'";
+    auto info = findOp(node); // checkOpsExist has found it
     OperandCount count = operandCount(*info, std::make_index_sequence<12>());
     if (node.operands.size() < count.least || (!count.open && node.operands.size() > count.least))
       return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' takes " << count.least
@@ -176,6 +210,9 @@ private:
     if (op->getNumResults() < node.resultCount)
       return op->emitError() << "layer '" << node.name << "' names " << node.resultCount << " results, but '" << node.op
                              << "' has " << op->getNumResults();
+    for (Value result : op->getResults())
+      if (failed(checkSize(result, "result")))
+        return failure();
     llvm::append_range(values_, op->getResults().take_front(node.resultCount));
     return success();
   }

@@ -156,14 +156,25 @@ struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
     for (const NamedResult &gradient : gradients)
       updates.describeState(argumentOf(gradient), specs);
     SmallVector<BlockArgument> states = addArguments(step, specs);
+    SmallVector<bool> patternUsed(noDecayPatterns->size(), false);
     for (auto [i, gradient] : llvm::enumerate(gradients)) {
       unsigned argument = argumentOf(gradient);
       StringRef name = argumentAttr(step, argument, tape::kNameAttr);
-      bool decays = llvm::none_of(*noDecayPatterns, [&](const llvm::GlobPattern &pattern) { return pattern.match(name); });
+      bool decays = true;
+      for (auto [pattern, used] : llvm::zip(*noDecayPatterns, patternUsed))
+        if (pattern.match(name)) {
+          decays = false;
+          used = true;
+        }
       updates.updateParameter(argument, gradient.value, decays,
                               ArrayRef(states).slice(i * updates.stateCount(), updates.stateCount()), results);
     }
     setResults(step, results);
+    for (auto [pattern, used] : llvm::zip(noDecay, patternUsed))
+      if (!used) {
+        step.emitError() << "the pattern '" << pattern << "' of --no-decay matches no trained parameter";
+        return signalPassFailure();
+      }
   }
 };
 

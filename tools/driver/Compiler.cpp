@@ -73,10 +73,11 @@ private:
   int count_ = 0;
 };
 
-std::string render(Diagnostic &diagnostic) {
+/// One sentence with the layer it is about, then a line per note. What is about the whole model names no layer.
+std::string render(Diagnostic &diagnostic, StringRef model) {
   std::string text = diagnostic.str();
   StringRef layer = tape::layerName(diagnostic.getLocation());
-  if (!layer.empty() && text.find(layer.str()) == std::string::npos)
+  if (!layer.empty() && layer != model && text.find(layer.str()) == std::string::npos)
     text = fmt::format("layer '{}': {}", layer.str(), text);
   for (Diagnostic &note : diagnostic.getNotes())
     text += "\n  " + note.str();
@@ -94,6 +95,7 @@ Compilation::Compilation(const frontend::Graph &graph, const CompileOptions &opt
   registry.insert<tape::TapeDialect, plan::PlanDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   context_ = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   context_->loadAllAvailableDialects();
+  context_->printOpOnDiagnostic(false); // users read layer names, not IR
 }
 
 Compilation::~Compilation() = default;
@@ -102,7 +104,7 @@ Status Compilation::collect(const std::function<LogicalResult()> &body) {
   std::string message;
   ScopedDiagnosticHandler handler(context_.get(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      message += (message.empty() ? "" : "\n") + render(diagnostic);
+      message += (message.empty() ? "" : "\n") + render(diagnostic, graph_.name);
     return success();
   });
   if (succeeded(body()))
