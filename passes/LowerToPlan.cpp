@@ -13,7 +13,7 @@
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
 
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -81,11 +81,18 @@ private:
   llvm::StringMap<std::string> kernels_;
 };
 
-/// Whether every result element only needs operand elements of the same index, so that a result may replace an operand.
-bool isElementwise(tape::FusionOp fusion) {
-  for (Operation &op : fusion.getBody().front().without_terminator())
+/// Whether the kernel needs of operand `number` only the element it is computing, so that a result may replace it:
+/// everything that depends on the operand is elementwise.
+bool readsOwnElement(tape::FusionOp fusion, unsigned number) {
+  Block &body = fusion.getBody().front();
+  llvm::DenseSet<Value> dependent{body.getArgument(number)};
+  for (Operation &op : body.without_terminator()) {
+    if (llvm::none_of(op.getOperands(), [&](Value operand) { return dependent.contains(operand); }))
+      continue;
     if (cast<tape::FactsOpInterface>(op).getFusionKind() != tape::FusionKind::Elementwise)
       return false;
+    dependent.insert(op.result_begin(), op.result_end());
+  }
   return true;
 }
 
@@ -131,13 +138,14 @@ private:
     }
   }
 
-  /// Every reader of the argument's old value comes before `writer`, or is an elementwise `writer` itself.
+  /// Every reader of the argument's old value comes before `writer`, or is `writer` and reads only what it overwrites.
   bool canOverwrite(Value argument, Operation *writer) {
-    for (Operation *user : argument.getUsers()) {
+    for (OpOperand &use : argument.getUses()) {
+      Operation *user = use.getOwner();
       if (isa<tape::ReshapeOp>(user) && !canOverwrite(user->getResult(0), writer))
         return false;
       auto fusion = dyn_cast<tape::FusionOp>(user);
-      if (order_[user] > order_[writer] || (user == writer && !(fusion && isElementwise(fusion))))
+      if (order_[user] > order_[writer] || (user == writer && !(fusion && readsOwnElement(fusion, use.getOperandNumber()))))
         return false;
     }
     return true;

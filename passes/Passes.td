@@ -70,8 +70,12 @@ def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
 }
 
 def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
-  let summary = "Puts every op that becomes a generated kernel into a tape.fusion of its own";
-  let description = [{Reshapes move nothing and stay outside, as do ops that a library serves. Value-preserving.}];
+  let summary = "Decides which ops share a kernel and puts each group into a tape.fusion";
+  let description = [{
+    Groups are merged along producer -> consumer edges as long as one row-wise loop can run them, so that the values between
+    them never reach memory. Library calls and reshapes stay outside. Value-preserving.
+  }];
+  let options = [Option<"merge", "merge", "bool", "true", "false: every op is a kernel of its own">];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 

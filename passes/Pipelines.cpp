@@ -55,7 +55,9 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   pipeline.stage("fuse");
   pipeline.add(createDecompose());
   pipeline.add(createCanonicalizerPass());
-  pipeline.add(createFormFusionGroups());
+  FormFusionGroupsOptions fusion;
+  fusion.merge = options.fusion;
+  pipeline.add(createFormFusionGroups(fusion));
   pipeline.add(createVerifyFusionGroups());
 
   // Values become memory, ops become instructions.

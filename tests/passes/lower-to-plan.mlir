@@ -1,4 +1,4 @@
-// RUN: tapeout-opt %s --split-input-file --tape-form-fusion-groups --tape-lower-to-plan --tape-plan-memory --tape-verify-plan | FileCheck %s
+// RUN: tapeout-opt %s --split-input-file --tape-form-fusion-groups=merge=false --tape-lower-to-plan --tape-plan-memory --tape-verify-plan | FileCheck %s
 
 // An elementwise update is written in place; equal kernels are one; a metric has an output slot.
 // CHECK:       %[[W:.*]] = plan.slot "parameter" "w" tensor<8xf32>

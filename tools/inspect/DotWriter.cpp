@@ -1,6 +1,6 @@
 #include "tools/inspect/DotWriter.h"
 
-#include "tools/inspect/Simplify.h"
+#include "tools/inspect/Merge.h"
 
 #include <fmt/format.h>
 
@@ -19,25 +19,26 @@ constexpr std::array<Colours, 4> kColours = {{{"#dbe8f8", "#a9c8ee", "#2f68a8", 
                                               {"#fdecc4", "#f9d580", "#a87408", "#fffaee"},
                                               {"#fbdcd3", "#f3ae9c", "#b34428", "#fff7f4"},
                                               {"#d9eedc", "#a5d6ad", "#2f7d40", "#f5fbf6"}}};
-constexpr const char *kMuted = "#5b6470";
+constexpr const char *kText = "#202428", *kMuted = "#5b6470", *kSaved = "#7a3b8f";
 
 const Colours &coloursOf(Phase phase) { return kColours[static_cast<size_t>(phase)]; }
 
 /// Bytes of the UTF-8 character at `position`, or 0 if there is none.
 size_t characterLength(const std::string &text, size_t position) {
   auto byte = [&](size_t i) -> unsigned char { return position + i < text.size() ? text[position + i] : 0; };
-  size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : byte(0) < 0xf5 ? 4 : 0;
+  size_t length = byte(0) < 0x80   ? 1
+                  : byte(0) < 0xc2 ? 0
+                  : byte(0) < 0xe0 ? 2
+                  : byte(0) < 0xf0 ? 3
+                  : byte(0) < 0xf5 ? 4
+                                   : 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80)
       return 0;
-  if ((byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) >= 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90) ||
-      (byte(0) == 0xf4 && byte(1) >= 0x90))
+  if ((byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) >= 0xa0) ||
+      (byte(0) == 0xf0 && byte(1) < 0x90) || (byte(0) == 0xf4 && byte(1) >= 0x90))
     return 0;
   return length;
-}
-
-std::string small(const std::string &escaped, const char *colour = kMuted) {
-  return fmt::format("<BR/><FONT POINT-SIZE=\"9\" COLOR=\"{}\">{}</FONT>", colour, escaped);
 }
 
 std::string amount(double value, const char *unit) {
@@ -89,14 +90,17 @@ public:
 
   std::string write() {
     line("digraph tape {{");
-    line("  graph [compound=true, rankdir=TB, nodesep=0.25, ranksep=0.32, newrank=true, fontname=\"Helvetica\", fontsize=12,");
+    line("  graph [compound=true, rankdir=TB, nodesep=0.25, ranksep=0.32, newrank=true, fontname=\"Helvetica\", "
+         "fontsize=12,");
     line("         labelloc=t, labeljust=l, label=<{}>];", legend());
-    line("  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11, margin=\"0.12,0.06\", height=0.3];");
+    line("  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11, margin=\"0.08,0.03\", "
+         "height=0.3];");
     line("  edge [fontname=\"Helvetica\", fontsize=9, fontcolor=\"{0}\", color=\"{0}\", arrowsize=0.6];", kMuted);
     for (Phase phase : {Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer})
       writePhase(phase);
     for (const Edge &edge : graph_.edges)
       writeEdge(edge);
+    placeLoneNodes();
     line("}}");
     return std::move(text_);
   }
@@ -110,8 +114,8 @@ private:
     std::string row;
     for (Phase phase : {Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer})
       if (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node &node) { return node.phase == phase; }))
-        row += fmt::format("<TD BGCOLOR=\"{}\" COLOR=\"{}\" BORDER=\"1\"> {} </TD>", coloursOf(phase).fill, coloursOf(phase).line,
-                           kPhaseNames[static_cast<size_t>(phase)]);
+        row += fmt::format("<TD BGCOLOR=\"{}\" COLOR=\"{}\" BORDER=\"1\"> {} </TD>", coloursOf(phase).fill,
+                           coloursOf(phase).line, kPhaseNames[static_cast<size_t>(phase)]);
     auto key = [&](const char *sign, const char *meaning) {
       row += fmt::format("<TD><FONT COLOR=\"{}\">{} {}</FONT></TD>", kMuted, sign, meaning);
     };
@@ -124,8 +128,9 @@ private:
       key("▲", "gradient for the optimizer");
     if (any([](const Node &node) { return node.kind == NodeKind::Kernel; }))
       key("", "thick border: one kernel");
-    return fmt::format("<TABLE BORDER=\"0\" CELLSPACING=\"6\" CELLPADDING=\"3\"><TR><TD ALIGN=\"LEFT\"><B>{}</B></TD>{}</TR></TABLE>",
-                       escapeLabel(graph_.title), row);
+    return fmt::format(
+        "<TABLE BORDER=\"0\" CELLSPACING=\"6\" CELLPADDING=\"3\"><TR><TD ALIGN=\"LEFT\"><B>{}</B></TD>{}</TR></TABLE>",
+        escapeLabel(graph_.title), row);
   }
 
   void writePhase(Phase phase) {
@@ -143,9 +148,14 @@ private:
   void openCluster(Phase phase, const std::string &label, size_t depth) {
     std::string indent(2 * depth, ' ');
     line("{}subgraph cluster_{} {{", indent, clusters_++);
-    line("{}  graph [style=\"rounded,filled\", penwidth={}, color=\"{}{}\", fillcolor=\"{}\", fontsize=11, fontcolor=\"{}\", "
-         "margin=8, labelloc=t, labeljust=l, label=<{}>];", indent, depth == 1 ? 0 : 1, coloursOf(phase).line,
-         depth == 1 ? "" : "90", depth == 1 ? coloursOf(phase).background : depth % 2 ? "#ffffff60" : "#ffffff", coloursOf(phase).line, label);
+    line("{}  graph [style=\"rounded,filled\", penwidth={}, color=\"{}{}\", fillcolor=\"{}\", fontsize=11, "
+         "fontcolor=\"{}\", "
+         "margin=8, labelloc=t, labeljust=l, label=<{}>];",
+         indent, depth == 1 ? 0 : 1, coloursOf(phase).line, depth == 1 ? "" : "90",
+         depth == 1  ? coloursOf(phase).background
+         : depth % 2 ? "#ffffff60"
+                     : "#ffffff",
+         coloursOf(phase).line, label);
   }
 
   /// Nodes whose names agree in the first `common` parts: those that agree further make a box of their own.
@@ -162,7 +172,8 @@ private:
     for (const auto &[name, members] : groups) {
       size_t agreed = agreement(members);
       constexpr size_t kMaxDepth = 4;
-      bool isBox = !name.empty() && depth < kMaxDepth && (members.size() > 1 || repetition(phase, members[0], common, agreed));
+      bool isBox =
+          !name.empty() && depth < kMaxDepth && (members.size() > 1 || repetition(phase, members[0], common, agreed));
       if (!isBox) {
         for (size_t node : members)
           writeNode(node, common, depth);
@@ -196,28 +207,21 @@ private:
     return agreed;
   }
 
-  static std::string join(const std::vector<std::string> &parts, size_t begin, size_t end) {
-    std::string text;
-    for (size_t i = begin; i < std::min(end, parts.size()); ++i)
-      text += (i > begin ? "." : "") + parts[i];
-    return text;
-  }
-
   /// Where between `begin` and `end` the name of a repeated layer ends; 0: nowhere.
   size_t repetition(Phase phase, size_t node, size_t begin, size_t end) const {
     std::vector<std::string> parts = layerParts(graph_.nodes[node]);
     for (size_t i = begin + 1; i <= end; ++i)
-      if (graph_.repetitions.count({phase, join(parts, 0, i)}))
+      if (graph_.repetitions.count({phase, joinLayer(parts, 0, i)}))
         return i;
     return 0;
   }
 
   std::string boxLabel(Phase phase, size_t node, size_t begin, size_t end) const {
     std::vector<std::string> parts = layerParts(graph_.nodes[node]);
-    auto repeated = graph_.repetitions.find({phase, join(parts, 0, end)});
+    auto repeated = graph_.repetitions.find({phase, joinLayer(parts, 0, end)});
     if (repeated == graph_.repetitions.end())
-      return escapeLabel(join(parts, begin, end));
-    return fmt::format("<B>{} … {}  ×{}</B>", escapeLabel(join(parts, 0, end)), escapeLabel(repeated->second.last),
+      return escapeLabel(joinLayer(parts, begin, end));
+    return fmt::format("<B>{} … {}  ×{}</B>", escapeLabel(joinLayer(parts, 0, end)), escapeLabel(repeated->second.last),
                        repeated->second.count);
   }
 
@@ -226,8 +230,8 @@ private:
     const Colours &colours = coloursOf(node.phase);
     std::string indent(2 * depth + 2, ' ');
     if (node.kind == NodeKind::Input) {
-      line("{}n{} [label=<<B>{}</B>{}>, shape=oval, fillcolor=\"#ffffff\", color=\"{}\"];", indent, index, escapeLabel(node.title),
-           small(escapeLabel(node.type)), kMuted);
+      line("{}n{} [label=<{}>, shape=oval, fillcolor=\"#ffffff\", color=\"{}\"];", indent, index,
+           nodeLabel(node, 0, false), kMuted);
       return;
     }
     bool isHot = totalFlops_ > 0 && node.flops >= 0.02 * totalFlops_ && node.phase != Phase::Optimizer;
@@ -237,46 +241,53 @@ private:
   }
 
   std::string nodeLabel(const Node &node, size_t common, bool isHot) const {
-    std::string label;
+    std::string rows;
+    auto row = [&](const std::string &content) { rows += "<TR><TD>" + content + "</TD></TR>"; };
+    auto small = [&](const std::string &text, const char *colour) {
+      row(fmt::format("<FONT POINT-SIZE=\"9\" COLOR=\"{}\">{}</FONT>", colour, escapeLabel(text)));
+    };
+    auto list = [&](const std::vector<std::string> &items, const char *sign, const char *colour) {
+      for (const std::string &text : wrap(items, ", ", 4)) {
+        small(sign + text, colour);
+        sign = "";
+      }
+    };
     std::string times = node.phase == Phase::Optimizer && node.count > 1 ? fmt::format(" ×{}", node.count) : "";
     if (node.kind == NodeKind::Several) {
-      label = fmt::format("<I>{} {}</I>", node.parts.size(), node.title);
-      appendLines(label, wrap(countEqual(node.parts), " · ", 5), "#202428");
+      row(fmt::format("<I>{} {}</I>", node.parts.size(), node.title));
+      for (const std::string &text : wrap(countEqual(node.parts), " · ", 5))
+        small(text, kText);
     } else if (node.kind == NodeKind::Kernel) {
-      std::vector<std::string> lines = wrap(countEqual(node.parts), " · ", 6);
-      for (size_t i = 0; i < lines.size(); ++i)
-        label += fmt::format("{}<B>{}{}</B>", i ? "<BR/>" : "", escapeLabel(lines[i]), i + 1 == lines.size() ? times : "");
-      if (node.title != "fusion" && times.empty())
-        label += small(escapeLabel(node.title));
+      for (const std::string &text : wrap(countEqual(node.parts), " · ", 6))
+        row("<B>" + escapeLabel(text) + "</B>");
+      if (!times.empty())
+        row("<B>" + times + "</B>");
+      else if (node.title != "fusion")
+        small(node.title, kMuted);
     } else {
-      label = fmt::format("<B>{}{}</B>", escapeLabel(node.title), times);
+      row("<B>" + escapeLabel(node.title) + times + "</B>");
     }
     std::vector<std::string> parts = layerParts(node);
-    if (std::string rest = join(parts, common, parts.size()); !rest.empty())
-      label += small(escapeLabel(rest));
-    appendLines(label, wrap(node.reads, ", ", 4), kMuted);
-    std::vector<std::string> saved = wrap(node.savedReads, ", ", 4);
-    for (size_t i = 0; i < saved.size(); ++i)
-      label += small((i ? "" : "○ ") + escapeLabel(saved[i]), "#7a3b8f");
+    if (std::string rest = joinLayer(parts, common, parts.size()); !rest.empty())
+      small(rest, kMuted);
+    if (node.kind == NodeKind::Input)
+      small(node.type, kMuted);
+    list(node.reads, "", kMuted);
+    list(node.savedReads, "○ ", kSaved);
     if (node.isSaved)
-      label += small("● saved " + escapeLabel(node.type), "#7a3b8f");
+      small("● saved " + node.type, kSaved);
     if (node.givesGradient)
-      label += small("▲ gradient " + escapeLabel(node.type), coloursOf(Phase::Optimizer).line);
-    for (const std::string &name : wrap(node.returns, ", ", 3))
-      label += small("→ " + escapeLabel(name), coloursOf(Phase::Optimizer).line);
+      small("▲ gradient " + node.type, coloursOf(Phase::Optimizer).line);
+    list(node.returns, "→ ", coloursOf(Phase::Optimizer).line);
     if (isHot)
-      label += small(amount(static_cast<double>(node.flops) / node.count, "FLOP"));
-    return label;
-  }
-
-  static void appendLines(std::string &label, const std::vector<std::string> &lines, const char *colour) {
-    for (const std::string &text : lines)
-      label += small(escapeLabel(text), colour);
+      small(amount(static_cast<double>(node.flops) / node.count, "FLOP"), kMuted);
+    return "<TABLE BORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"1\">" + rows + "</TABLE>";
   }
 
   static std::string tooltip(const Node &node) {
     return fmt::format("{}: {}, {}, {}", escapeLabel(node.layer), escapeLabel(node.title), amount(node.flops, "FLOP"),
-                       amount(node.bytes, "B")) + (node.count > 1 ? fmt::format(" for all {}", node.count) : "");
+                       amount(node.bytes, "B")) +
+           (node.count > 1 ? fmt::format(" for all {}", node.count) : "");
   }
 
   void writeEdge(const Edge &edge) {
@@ -293,6 +304,20 @@ private:
     bool upwards = graph_.nodes[edge.to].phase == Phase::Backward;
     line("  n{} -> n{} [{}{}label=<{}>];", upwards ? edge.to : edge.from, upwards ? edge.from : edge.to,
          upwards ? "dir=back, " : "", edge.via.empty() ? "" : "style=\"bold\", ", label.empty() ? " " : label);
+  }
+
+  /// Nodes without edges go beside the others of their layer, not to the top of the picture.
+  void placeLoneNodes() {
+    std::vector<bool> connected(graph_.nodes.size());
+    for (const Edge &edge : graph_.edges)
+      connected[edge.from] = connected[edge.to] = true;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (size_t j = 0; !connected[i] && j < graph_.nodes.size(); ++j)
+        if (connected[j] && graph_.nodes[j].phase == graph_.nodes[i].phase &&
+            graph_.nodes[j].layer == graph_.nodes[i].layer) {
+          line("  n{} -> n{} [style=invis];", i, j);
+          break;
+        }
   }
 
   const Graph &graph_;

@@ -11,7 +11,8 @@ namespace tapeout::inspect {
 /// optimizer; layers as nested boxes; colours by phase, with a legend. The same graph gives the same text.
 std::string writeDot(const Graph &graph);
 
-/// Text for an HTML-like label: markup escaped, control characters and broken UTF-8 replaced, cut to `limit` characters.
+/// Text for an HTML-like label: markup escaped, control characters and broken UTF-8 replaced, cut to `limit`
+/// characters.
 std::string escapeLabel(const std::string &text, size_t limit = 60);
 
 } // namespace tapeout::inspect

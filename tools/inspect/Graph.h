@@ -39,7 +39,7 @@ struct Node {
   std::vector<std::string> savedReads; ///< values of the forward pass that the backward pass reads
   std::vector<std::string> returns;    ///< names under which the function returns results
   bool isSaved = false;                ///< the backward pass reads a result
-  bool givesGradient = false;          ///< the optimizer reads a result
+  bool givesGradient = false;          ///< a result is the gradient of a parameter
 };
 
 struct Edge {
@@ -57,7 +57,7 @@ struct Repetition {
 
 /// Nodes are in program order; edges go from producers to consumers.
 struct Graph {
-  std::string title;
+  std::string title; ///< "@step"
   std::vector<Node> nodes;
   std::vector<Edge> edges;
   std::map<std::pair<Phase, std::string>, Repetition> repetitions; ///< by the first layer

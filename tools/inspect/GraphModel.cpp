@@ -61,7 +61,8 @@ template <typename Visitor> void forEachPart(Region &region, Visitor visit) {
 /// Whether an op stays visible on its own: what is neither elementwise nor a reduction nor a movement.
 bool isHeavy(Operation &op) {
   auto facts = dyn_cast<tape::FactsOpInterface>(op);
-  return !facts || facts.getFusionKind() == tape::FusionKind::Opaque || facts.getFusionKind() == tape::FusionKind::Barrier;
+  return !facts || facts.getFusionKind() == tape::FusionKind::Opaque ||
+         facts.getFusionKind() == tape::FusionKind::Barrier;
 }
 
 void describeKernel(Node &node, Region &region) {
@@ -83,8 +84,7 @@ public:
     for (Operation &op : func.getBody().front().without_terminator())
       addTapeOp(op);
     for (auto [i, value] : llvm::enumerate(func.getBody().front().getTerminator()->getOperands()))
-      if (std::string name = resultName(func, i); !name.empty())
-        graph_.nodes[producer_.lookup(value)].returns.push_back(name);
+      addResult(func, i, graph_.nodes[producer_.lookup(value)]);
     return std::move(graph_);
   }
 
@@ -121,13 +121,13 @@ private:
     producer_[argument] = add(argumentNode(text(tape::kRoleAttr), text(tape::kNameAttr), argument.getType()));
   }
 
-  static std::string resultName(func::FuncOp func, unsigned index) {
-    if (auto name = func.getResultAttrOfType<StringAttr>(index, tape::kNameAttr))
-      return name.str();
-    if (auto argument = func.getResultAttrOfType<IntegerAttr>(index, tape::kGradientOfAttr))
-      if (auto name = func.getArgAttrOfType<StringAttr>(argument.getInt(), tape::kNameAttr))
-        return "gradient of " + name.str();
-    return func.getResultAttr(index, tape::kUpdatesAttr) ? "" : "result " + std::to_string(index);
+  static void addResult(func::FuncOp func, unsigned index, Node &producer) {
+    if (func.getResultAttr(index, tape::kGradientOfAttr))
+      producer.givesGradient = true;
+    else if (auto name = func.getResultAttrOfType<StringAttr>(index, tape::kNameAttr))
+      producer.returns.push_back(name.str());
+    else if (!func.getResultAttr(index, tape::kUpdatesAttr))
+      producer.returns.push_back("result " + std::to_string(index));
   }
 
   void addTapeOp(Operation &op) {

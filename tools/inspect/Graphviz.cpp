@@ -70,7 +70,8 @@ int spawn(const std::string &program, int input, int output, pid_t &child) {
 bool readAll(int descriptor, std::chrono::steady_clock::time_point deadline, std::string &text) {
   char buffer[1 << 16];
   for (;;) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0)
       return false;
     pollfd waiting = {descriptor, POLLIN, 0};
@@ -96,13 +97,15 @@ Result<std::string> renderSvg(const std::string &dot, std::chrono::milliseconds 
   Descriptor input(memoryFile(dot));
   int ends[2];
   if (input.get() < 0 || pipe2(ends, O_CLOEXEC) != 0)
-    return Status::error(ExitCode::Failed, fmt::format("cannot talk to Graphviz: {}; use --format dot", std::strerror(errno)));
+    return Status::error(ExitCode::Failed,
+                         fmt::format("cannot talk to Graphviz: {}; use --format dot", std::strerror(errno)));
   Descriptor output(ends[0]), childOutput(ends[1]);
   pid_t child = 0;
   if (int error = spawn(program, input.get(), childOutput.get(), child))
-    return Status::error(ExitCode::Unavailable,
-                         fmt::format("cannot start Graphviz ({}: {}), which draws SVG; install the package graphviz or use --format dot",
-                                     program, std::strerror(error)));
+    return Status::error(
+        ExitCode::Unavailable,
+        fmt::format("cannot start Graphviz ({}: {}), which draws SVG; install the package graphviz or use --format dot",
+                    program, std::strerror(error)));
   childOutput.close();
   std::string svg;
   bool complete = readAll(output.get(), deadline, svg);
@@ -112,8 +115,9 @@ Result<std::string> renderSvg(const std::string &dot, std::chrono::milliseconds 
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
   if (!complete)
-    return Status::error(ExitCode::Failed, fmt::format("Graphviz did not finish within {} s; use --format dot and draw it elsewhere",
-                                                       std::chrono::duration<double>(limit).count()));
+    return Status::error(ExitCode::Failed,
+                         fmt::format("Graphviz did not finish within {} s; use --format dot and draw it elsewhere",
+                                     std::chrono::duration<double>(limit).count()));
   if (!WIFEXITED(state) || WEXITSTATUS(state) != 0 || svg.find("</svg>") == std::string::npos)
     return Status::error(ExitCode::Failed, "Graphviz failed on this graph; use --format dot and draw it elsewhere");
   return svg;

@@ -9,7 +9,8 @@
 
 namespace tapeout::inspect {
 
-Result<std::string> inspect(mlir::ModuleOp module, Format format, const std::string &function) {
+Result<std::string> inspect(mlir::ModuleOp module, Format format, const std::string &function,
+                            const std::string &caption) {
   if (format == Format::Text) {
     std::string text;
     llvm::raw_string_ostream(text) << module << "\n";
@@ -18,6 +19,8 @@ Result<std::string> inspect(mlir::ModuleOp module, Format format, const std::str
   Result<Graph> graph = buildGraph(module, function);
   if (!graph.isOk())
     return graph.status();
+  if (!caption.empty())
+    graph->title = caption + " " + graph->title;
   simplify(*graph);
   std::string dot = writeDot(*graph);
   if (format == Format::Dot)

@@ -13,7 +13,4 @@ inline constexpr size_t kNodeLimit = 150;
 /// a layer become one node, and then layers lose their inner structure, level by level.
 void simplify(Graph &graph, size_t nodeLimit = kNodeLimit);
 
-/// The parts of a layer's name: "blocks", "0", "attn".
-std::vector<std::string> splitLayer(const std::string &layer);
-
 } // namespace tapeout::inspect

@@ -45,7 +45,8 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
     if (const HyperparameterOption &entry = kHyperparameterOptions[i]; plan.defaultOf(entry.name))
       app.add_option(entry.option, parsed.hyperparameters[i], entry.help + defaultText(entry.name));
   if (plan.defaultOf("schedule"))
-    app.add_option("--schedule", parsed.schedule, "learning rate over the steps: constant, linear or cosine" + defaultText("schedule"));
+    app.add_option("--schedule", parsed.schedule,
+                   "learning rate over the steps: constant, linear or cosine" + defaultText("schedule"));
   app.add_option("--seed", parsed.seed, "of parameters, data order, dropout and sampling");
   app.add_option("--threads", options.threads, "threads; the results do not depend on it [all]")
       ->check(CLI::Range(1, 1024));
@@ -78,15 +79,17 @@ Status usage(const std::string &message) { return Status::error(ExitCode::Usage,
 
 /// A better sentence than "unknown option" for a hyperparameter that this plan does not have.
 Status explainParseError(const CLI::App &app, const CLI::ParseError &error, const rt::Plan &plan) {
-  bool badValue = dynamic_cast<const CLI::ValidationError *>(&error) || dynamic_cast<const CLI::ConversionError *>(&error);
+  bool badValue =
+      dynamic_cast<const CLI::ValidationError *>(&error) || dynamic_cast<const CLI::ConversionError *>(&error);
   if (badValue)
     return Status::error(ExitCode::BadConfig, fmt::format("{}; see --help", error.what()));
   for (const std::string &extra : app.remaining())
     for (const HyperparameterOption &entry : kHyperparameterOptions)
       if (extra.substr(0, extra.find('=')) == entry.option)
-        return usage(fmt::format("{}: the optimizer '{}' of this executable has no {}; leave the option out or compile the "
-                                 "model with another --optimizer",
-                                 entry.option, rt::printable(plan.root().optimizer()), entry.name));
+        return usage(
+            fmt::format("{}: the optimizer '{}' of this executable has no {}; leave the option out or compile the "
+                        "model with another --optimizer",
+                        entry.option, rt::printable(plan.root().optimizer()), entry.name));
   return usage(fmt::format("{}; see --help", error.what()));
 }
 
@@ -105,8 +108,9 @@ Status takeHyperparameters(const CLI::App &app, const Parsed &parsed, Options &o
   if (isGiven("--schedule")) {
     auto found = std::find(kScheduleNames.begin(), kScheduleNames.end(), parsed.schedule);
     if (found == kScheduleNames.end())
-      return Status::error(ExitCode::BadConfig,
-                           fmt::format("--schedule: there is no schedule '{}'; give constant, linear or cosine", parsed.schedule));
+      return Status::error(
+          ExitCode::BadConfig,
+          fmt::format("--schedule: there is no schedule '{}'; give constant, linear or cosine", parsed.schedule));
     options.hyperparameters["schedule"] = static_cast<double>(found - kScheduleNames.begin());
   }
   if (isGiven("--steps")) {
@@ -125,8 +129,9 @@ Status takeHyperparameters(const CLI::App &app, const Parsed &parsed, Options &o
 Status checkCombination(const Options &options) {
   if (options.data.empty() && options.evalData.empty() && !options.generate && !options.describe &&
       options.exportPath.empty())
-    return usage("there is nothing to do; give --data to train, --eval-data to evaluate, --generate, --export or --describe "
-                 "(see --help)");
+    return usage(
+        "there is nothing to do; give --data to train, --eval-data to evaluate, --generate, --export or --describe "
+        "(see --help)");
   if (options.resume && options.checkpointDirectory.empty())
     return usage("--resume needs --checkpoint-dir, the directory to go on from");
   if (options.resume && !options.init.empty())

@@ -88,13 +88,14 @@ Status Run::operator()() {
 Status Run::checkCheckpointDirectory() const {
   std::error_code error;
   const std::string &directory = options_.checkpointDirectory;
-  bool hasContent = !directory.empty() && std::filesystem::exists(directory, error) &&
-                    !std::filesystem::is_empty(directory, error);
+  bool hasContent =
+      !directory.empty() && std::filesystem::exists(directory, error) && !std::filesystem::is_empty(directory, error);
   if (hasContent && !options_.resume)
-    return Status::error(ExitCode::BadConfig,
-                         fmt::format("'{}' is not empty; add --resume to go on from its newest checkpoint, or give another "
-                                     "--checkpoint-dir",
-                                     directory));
+    return Status::error(
+        ExitCode::BadConfig,
+        fmt::format("'{}' is not empty; add --resume to go on from its newest checkpoint, or give another "
+                    "--checkpoint-dir",
+                    directory));
   return Status::ok();
 }
 
@@ -129,9 +130,9 @@ Status Run::resume() {
   }
   seed_ = static_cast<uint64_t>(config_["seed"]);
   if (options_.seed && *options_.seed != seed_)
-    return Status::error(ExitCode::BadConfig,
-                         fmt::format("--seed: the checkpoint was made with the seed {}; resume with it or leave the option out",
-                                     seed_));
+    return Status::error(
+        ExitCode::BadConfig,
+        fmt::format("--seed: the checkpoint was made with the seed {}; resume with it or leave the option out", seed_));
   TAPEOUT_RETURN_IF_ERROR(initializeState(*executor_, {}, seed_));
   TAPEOUT_RETURN_IF_ERROR(restoreState(*executor_, *checkpoint));
   stepsDone_ = checkpoint->manifest.step;
@@ -175,11 +176,10 @@ Status Run::train() {
   }
   if (stepsDone_ > 0)
     TAPEOUT_RETURN_IF_ERROR((*data)->seek(position_));
-  Result<std::unique_ptr<MetricsWriter>> metrics =
-      MetricsWriter::create({.logDirectory = options_.logDirectory,
-                             .terminal = isatty(STDOUT_FILENO) == 1,
-                             .out = stdout,
-                             .resumedStep = stepsDone_});
+  Result<std::unique_ptr<MetricsWriter>> metrics = MetricsWriter::create({.logDirectory = options_.logDirectory,
+                                                                          .terminal = isatty(STDOUT_FILENO) == 1,
+                                                                          .out = stdout,
+                                                                          .resumedStep = stepsDone_});
   if (!metrics.isOk())
     return metrics.status();
 
@@ -242,10 +242,11 @@ Status run(int argc, const char *const *argv) {
     return package.status();
   const Section *section = firstOf(*package, SectionKind::Plan);
   if (!section)
-    return Status::error(ExitCode::MissingInput,
-                         fmt::format("'{}' holds no plan, so there is nothing to train; make a training executable with "
-                                     "`tapeout compile MODEL -o NAME`, or give --plan FILE",
-                                     path));
+    return Status::error(
+        ExitCode::MissingInput,
+        fmt::format("'{}' holds no plan, so there is nothing to train; make a training executable with "
+                    "`tapeout compile MODEL -o NAME`, or give --plan FILE",
+                    path));
   Result<Plan> plan = Plan::load(section->bytes);
   if (!plan.isOk())
     return plan.status();

@@ -1,0 +1,238 @@
+#include "passes/analysis/FusionGroups.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace tapeout {
+
+namespace {
+
+/// The iteration space of a group; columns 0: not yet divided into rows.
+struct Space {
+  uint64_t elements, columns;
+};
+
+struct Group {
+  std::vector<uint32_t> nodes; // ascending
+  Space space;
+  NodeKind kind; // Pointwise, RowReduction (has one), ColumnReduction or Single
+  std::set<uint32_t> producers, consumers; // other groups
+};
+
+class Merger {
+public:
+  Merger(const std::vector<FusionNode> &nodes, const FusionLimits &limits) : nodes_(nodes), limits_(limits) {
+    groups_.resize(nodes.size());
+    users_.resize(nodes.size());
+    sequence_.resize(nodes.size());
+    position_.resize(nodes.size());
+    reached_.resize(nodes.size());
+    for (uint32_t i = 0; i < nodes.size(); ++i) {
+      const FusionNode &node = nodes[i];
+      groupOf_.push_back(i);
+      place(i, i);
+      groups_[i] = {{i}, {node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.kind, {}, {}};
+      for (const FusionEdge &edge : node.operands) {
+        users_[edge.producer].push_back(i);
+        groups_[i].producers.insert(edge.producer);
+        groups_[edge.producer].consumers.insert(i);
+      }
+    }
+  }
+
+  /// Tries every edge once, last consumer first: its producers are then still close to it.
+  void mergeAlongEdges() {
+    for (uint32_t consumer = nodes_.size(); consumer-- > 0;)
+      for (const FusionEdge &edge : nodes_[consumer].operands) {
+        uint32_t a = groupOf_[edge.producer], b = groupOf_[consumer];
+        if (a == b)
+          continue;
+        if (auto space = mergedSpace(a, b))
+          tryMerge(a, b, *space);
+      }
+  }
+
+  /// Column reductions of one shape that read the same value read it once.
+  void mergeColumnReductions() {
+    for (uint32_t producer = 0; producer < nodes_.size(); ++producer)
+      for (size_t i = 1; i < users_[producer].size(); ++i) {
+        uint32_t a = groupOf_[users_[producer][i - 1]], b = groupOf_[users_[producer][i]];
+        if (a == b || groups_[a].kind != NodeKind::ColumnReduction || groups_[b].kind != NodeKind::ColumnReduction)
+          continue;
+        if (groups_[a].space.columns == groups_[b].space.columns && groups_[a].space.elements == groups_[b].space.elements &&
+            fits(a, b))
+          position_[a] < position_[b] ? tryMerge(a, b, groups_[b].space) : tryMerge(b, a, groups_[b].space);
+      }
+  }
+
+  std::vector<std::vector<uint32_t>> order() const {
+    std::vector<std::vector<uint32_t>> result;
+    for (uint32_t group : sequence_)
+      if (group != kNone)
+        result.push_back(groups_[group].nodes);
+    return result;
+  }
+
+private:
+  bool fits(uint32_t a, uint32_t b) const {
+    const Group &first = groups_[a], &second = groups_[b];
+    return first.nodes.size() + second.nodes.size() <= limits_.nodes &&
+           nodes_[first.nodes.front()].phase == nodes_[second.nodes.front()].phase;
+  }
+
+  /// The space of producer group `a` and consumer group `b` in one kernel, or none if no schedule runs them together.
+  std::optional<Space> mergedSpace(uint32_t a, uint32_t b) const {
+    const Group &producer = groups_[a], &consumer = groups_[b];
+    if (producer.kind == NodeKind::Single || consumer.kind == NodeKind::Single || producer.kind == NodeKind::ColumnReduction ||
+        !fits(a, b))
+      return std::nullopt;
+    if (consumer.kind == NodeKind::ColumnReduction) // computes its operands on the way, and gives nothing else
+      return producer.kind == NodeKind::Pointwise && producer.space.columns == 0 &&
+                     producer.space.elements == consumer.space.elements && isOnlyUsedBy(a, b) && edgesAre(a, b, {EdgeKind::Same})
+                 ? std::optional(consumer.space)
+                 : std::nullopt;
+    Space p = producer.space, c = consumer.space;
+    if (p.elements == c.elements) {
+      if (p.columns != 0 && c.columns != 0 && p.columns != c.columns)
+        return std::nullopt;
+      Space space{p.elements, std::max(p.columns, c.columns)};
+      return edgesFit(a, b, space) ? std::optional(space) : std::nullopt;
+    }
+    // One side has an element for each row of the other.
+    if (c.elements > p.elements && p.columns == 0 && c.elements % p.elements == 0) {
+      Space space{c.elements, c.elements / p.elements};
+      return (c.columns == 0 || c.columns == space.columns) && space.columns > 1 && edgesFit(a, b, space) ? std::optional(space)
+                                                                                                    : std::nullopt;
+    }
+    if (p.columns != 0 && c.columns == 0 && c.elements * p.columns == p.elements)
+      return edgesFit(a, b, p) ? std::optional(p) : std::nullopt;
+    return std::nullopt;
+  }
+
+  bool isRow(uint32_t node, Space space) const { // gives one value per row
+    return nodes_[node].kind == NodeKind::RowReduction ||
+           (space.columns > 1 && nodes_[node].elements * space.columns == space.elements);
+  }
+
+  /// Every edge from `a` to `b` goes from element to element, from row to row, or from a row to its elements.
+  bool edgesFit(uint32_t a, uint32_t b, Space space) const {
+    for (uint32_t node : groups_[b].nodes)
+      for (const FusionEdge &edge : nodes_[node].operands) {
+        if (groupOf_[edge.producer] != a)
+          continue;
+        bool fromRow = isRow(edge.producer, space);
+        bool toRow = nodes_[node].kind == NodeKind::Pointwise && isRow(node, space);
+        if (edge.kind == EdgeKind::Other || (edge.kind == EdgeKind::Same && fromRow != toRow) ||
+            (edge.kind == EdgeKind::Row && !(fromRow && !toRow)))
+          return false;
+      }
+    return true;
+  }
+
+  bool edgesAre(uint32_t a, uint32_t b, std::set<EdgeKind> kinds) const {
+    for (uint32_t node : groups_[b].nodes)
+      for (const FusionEdge &edge : nodes_[node].operands)
+        if (groupOf_[edge.producer] == a && !kinds.count(edge.kind))
+          return false;
+    return true;
+  }
+
+  bool isOnlyUsedBy(uint32_t a, uint32_t b) const {
+    for (uint32_t node : groups_[a].nodes) {
+      if (nodes_[node].usedOutside)
+        return false;
+      for (uint32_t user : users_[node])
+        if (groupOf_[user] != a && groupOf_[user] != b)
+          return false;
+    }
+    return true;
+  }
+
+  /// Merges `a` into `b`, which comes later, unless a path leads from one to the other through a third: that would be a
+  /// cycle. The sequence is a topological order, so such a path lies between the two; what depends on `a` there moves
+  /// behind the merged group.
+  void tryMerge(uint32_t a, uint32_t b, Space space) {
+    uint32_t first = position_[a], last = position_[b];
+    ++stamp_;
+    std::vector<uint32_t> stack{a};
+    while (!stack.empty()) {
+      uint32_t group = stack.back();
+      stack.pop_back();
+      for (uint32_t next : groups_[group].consumers) {
+        if (next == b && group != a)
+          return;
+        if (next != b && position_[next] < last && reached_[next] != stamp_) {
+          reached_[next] = stamp_;
+          stack.push_back(next);
+        }
+      }
+    }
+    std::vector<uint32_t> before, behind{b};
+    for (uint32_t at = first + 1; at < last; ++at)
+      if (uint32_t group = sequence_[at]; group != kNone)
+        (reached_[group] == stamp_ ? behind : before).push_back(group);
+    merge(a, b, space);
+    uint32_t at = first;
+    for (const std::vector<uint32_t> *part : {&before, &behind})
+      for (uint32_t group : *part)
+        place(group, at++);
+    for (; at <= last; ++at)
+      sequence_[at] = kNone;
+  }
+
+  void place(uint32_t group, uint32_t at) {
+    sequence_[at] = group;
+    position_[group] = at;
+  }
+
+  void merge(uint32_t a, uint32_t b, Space space) { // into b
+    Group &from = groups_[a], &into = groups_[b];
+    for (uint32_t node : from.nodes)
+      groupOf_[node] = b;
+    std::vector<uint32_t> nodes;
+    std::merge(from.nodes.begin(), from.nodes.end(), into.nodes.begin(), into.nodes.end(), std::back_inserter(nodes));
+    into.nodes = std::move(nodes);
+    into.space = space;
+    if (into.kind == NodeKind::Pointwise)
+      into.kind = from.kind;
+    for (uint32_t group : from.producers) {
+      groups_[group].consumers.erase(a);
+      if (group != b) {
+        groups_[group].consumers.insert(b);
+        into.producers.insert(group);
+      }
+    }
+    for (uint32_t group : from.consumers) {
+      groups_[group].producers.erase(a);
+      if (group != b) {
+        groups_[group].producers.insert(b);
+        into.consumers.insert(group);
+      }
+    }
+    from = {};
+  }
+
+  const std::vector<FusionNode> &nodes_;
+  const FusionLimits &limits_;
+  std::vector<Group> groups_;
+  std::vector<uint32_t> groupOf_;
+  std::vector<std::vector<uint32_t>> users_;
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<uint32_t> sequence_; // groups in an order in which they can run; kNone where one has merged away
+  std::vector<uint32_t> position_; // of each group in it
+  std::vector<uint32_t> reached_;  // the search that last reached a group
+  uint32_t stamp_ = 0;
+};
+
+} // namespace
+
+std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode> &nodes, const FusionLimits &limits) {
+  Merger merger(nodes, limits);
+  merger.mergeAlongEdges();
+  merger.mergeColumnReductions();
+  return merger.order();
+}
+
+} // namespace tapeout

@@ -1,0 +1,50 @@
+// Which ops share a kernel. Plain C++ over a graph of kernel ops, no IR.
+//
+// A kernel walks an iteration space of `elements`, seen as rows of `columns` elements. Its ops have one result element per
+// element ("full"), or one per row ("row": what a reduction over a row gives, and what is computed from it). Groups start
+// as single ops and are merged along producer -> consumer edges; every merge saves the bytes of the values between them.
+// The idea is that of loop fusion by greedy merging, as in XLA and TVM, restricted to what one row-wise schedule can run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tapeout {
+
+/// How an operand's element follows from the element (or row) that is computed.
+enum class EdgeKind {
+  Same, ///< the element with the same row-major index
+  Row,  ///< one value for a row of consecutive elements
+  Other ///< anything else: the producer must have finished
+};
+
+struct FusionEdge {
+  uint32_t producer; ///< index of a node before this one
+  EdgeKind kind;
+};
+
+enum class NodeKind {
+  Pointwise,       ///< elements = those of the result
+  RowReduction,    ///< elements = those of the operand, columns of them make one result
+  ColumnReduction, ///< elements = those of the operand; a kernel of column reductions has no other results
+  Single           ///< a kernel of its own, or no kernel at all: never merged
+};
+
+/// One op, in program order.
+struct FusionNode {
+  NodeKind kind = NodeKind::Single;
+  uint64_t elements = 0;
+  uint64_t columns = 0;      ///< RowReduction: its row length. ColumnReduction: identifies its shape and dimensions
+  uint32_t phase = 0;        ///< ops of different phases do not share a kernel: that would prolong lives
+  bool usedOutside = false;  ///< its result is also wanted by something that is no node (a return)
+  std::vector<FusionEdge> operands;
+};
+
+struct FusionLimits {
+  uint32_t nodes = 48; ///< of one group; bounds the time to compile a kernel
+};
+
+/// Groups of node indices, each ascending, in an order in which they can run: every group after those it reads.
+std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode> &nodes, const FusionLimits &limits = {});
+
+} // namespace tapeout
