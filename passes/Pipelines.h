@@ -15,7 +15,7 @@ struct TrainingOptions {
   std::string loss = "cross_entropy"; ///< or mean_squared_error
   int64_t ignoreIndex = -100;
   std::string optimizer = "adamw";  ///< adamw, adam, sgd, momentum, nesterov
-  bool fusion = false; ///< merge ops into kernels
+  bool fusion = true; ///< false: one kernel per op
   std::vector<std::string> noDecay; ///< name patterns of parameters without weight decay
 };
 

@@ -30,8 +30,8 @@ Result<MemoryRegion> MemoryRegion::create(uint64_t bytes, const char *what) {
   region.size_ = bytes;
   region.capacity_ = (bytes + kMinSlack + kAlignment - 1) / kAlignment * kAlignment;
   region.mappingBytes_ = region.capacity_ + kAlignment;
-  void *mapping = mmap(nullptr, region.mappingBytes_, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *mapping =
+      mmap(nullptr, region.mappingBytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED)
     return tooLarge(what, bytes);
   region.mapping_ = mapping;

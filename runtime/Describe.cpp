@@ -85,7 +85,7 @@ void addMemory(Table &table, const Plan &plan) {
 void addProgram(Table &table, const plan::Program &program) {
   std::array<uint64_t, 5> flops = {};
   uint64_t launches = 0, products = 0, copies = 0, total = 0, moved = 0;
-  for (const plan::Instruction *instruction : *program.instructions()) {
+  for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
     launches += instruction->body_type() == plan::InstructionBody::Launch;
     products += instruction->body_type() == plan::InstructionBody::Matmul;
     copies += instruction->body_type() == plan::InstructionBody::Copy;
@@ -94,8 +94,8 @@ void addProgram(Table &table, const plan::Program &program) {
     moved += instruction->bytes_moved();
   }
   table.section(fmt::format("program {}", printable(program.name())));
-  table.row("instructions", "{} ({} kernel launches, {} matrix products, {} copies)", program.instructions()->size(),
-            launches, products, copies);
+  table.row("instructions", "{} ({} kernel launches, {} matrix products, {} copies)",
+            orEmpty(program.instructions()).size(), launches, products, copies);
   table.row("flops", "{:.4g}", static_cast<double>(total));
   for (uint8_t phase = 0; phase < flops.size(); ++phase)
     if (flops[phase] > 0)
@@ -105,7 +105,7 @@ void addProgram(Table &table, const plan::Program &program) {
 
 void addHyperparameters(Table &table, const Plan &plan) {
   table.section(fmt::format("optimizer {}", printable(plan.root().optimizer())));
-  for (const plan::Default *entry : *plan.root().defaults())
+  for (const plan::Default *entry : orEmpty(plan.root().defaults()))
     table.row(printable(entry->name()), "{:g}", entry->value());
 }
 
@@ -124,9 +124,9 @@ std::string describePlan(const Plan &plan) {
   Table table;
   addModel(table, plan);
   addMemory(table, plan);
-  for (const plan::Program *program : *plan.root().programs())
+  for (const plan::Program *program : orEmpty(plan.root().programs()))
     addProgram(table, *program);
-  table.row("kernels", "{}", plan.root().kernels()->size());
+  table.row("kernels", "{}", orEmpty(plan.root().kernels()).size());
   addHyperparameters(table, plan);
   addParameters(table, plan);
   return table.take();

@@ -44,13 +44,13 @@ Result<std::unique_ptr<Executor>> Executor::create(const Plan &plan, std::span<c
     return workspace.status();
   executor->workspace_.emplace(std::move(*workspace));
   TAPEOUT_RETURN_IF_ERROR(executor->resolveKernels(kernels));
-  for (const plan::Program *program : *plan.root().programs())
+  for (const plan::Program *program : orEmpty(plan.root().programs()))
     TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
   return executor;
 }
 
 Status Executor::resolveKernels(std::span<const uint8_t> kernels) {
-  if (plan_.root().kernels()->size() == 0)
+  if (orEmpty(plan_.root().kernels()).size() == 0)
     return Status::ok();
   Result<std::unique_ptr<KernelLibrary>> library = KernelLibrary::load(kernels);
   if (!library.isOk())
@@ -67,7 +67,7 @@ Status Executor::resolveKernels(std::span<const uint8_t> kernels) {
 
 Status Executor::prepare(const plan::Program &program, bool checkMemory) {
   Prepared prepared{.program = &program, .instructions = {}, .arguments = {}, .check = {}};
-  for (const plan::Instruction *instruction : *program.instructions())
+  for (const plan::Instruction *instruction : orEmpty(program.instructions()))
     prepared.instructions.push_back(prepareInstruction(*instruction, prepared));
   if (checkMemory) {
     Result<MemoryCheck> check = MemoryCheck::create(plan_, program, arena_);

@@ -42,14 +42,15 @@ Result<Predictor> Predictor::of(const Plan &plan) {
   Predictor result;
   result.program = plan.program("predict");
   if (model.task() != plan::Task::LanguageModel || !result.program)
-    return Status::error(ExitCode::BadConfig, "--generate: this executable holds no language model that predicts tokens");
+    return Status::error(ExitCode::BadConfig,
+                         "--generate: this executable holds no language model that predicts tokens");
   auto bad = [] {
     return Status::error(ExitCode::BadData, "plan: the slots of program 'predict' do not fit the model; the file is "
                                             "damaged: compile the model again");
   };
   result.position = findNamed(result.program->inputs(), "position");
   const plan::NamedSlot *tokens = findNamed(result.program->inputs(), "tokens");
-  if (!tokens || result.program->inputs()->size() != (result.position ? 2u : 1u))
+  if (!tokens || orEmpty(result.program->inputs()).size() != (result.position ? 2u : 1u))
     return bad();
   result.tokens = tokens->slot();
   result.logits = findNamed(result.program->outputs(), "logits")->slot();
@@ -148,9 +149,9 @@ Status generate(Executor &executor, const GenerateOptions &options, StopSignal &
     uint64_t row = predictor->oneRow ? 0 : length - 1;
     std::span<const float> logits(rows + row * model.vocabulary(), model.vocabulary());
     if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }))
-      return Status::error(ExitCode::NonFiniteLoss,
-                           fmt::format("the logits for token {} are not finite; generate from an earlier checkpoint",
-                                       tokens->size()));
+      return Status::error(
+          ExitCode::NonFiniteLoss,
+          fmt::format("the logits for token {} are not finite; generate from an earlier checkpoint", tokens->size()));
     int64_t token = sampleToken(logits, options.temperature, options.topK, stream.uniform(tokens->size()));
     tokens->push_back(token);
     emit(token);

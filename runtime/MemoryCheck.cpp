@@ -97,7 +97,7 @@ Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &p
   MemoryCheck check(plan, program, arena);
   Writers writers(plan.arenaBytes());
   std::map<uint32_t, uint32_t> lastUse; // base slot -> instruction
-  uint32_t count = program.instructions()->size();
+  uint32_t count = orEmpty(program.instructions()).size();
   for (uint32_t i = 0; i < count; ++i) {
     Accesses accesses = accessesOf(plan, *program.instructions()->Get(i));
     for (const Access &read : accesses.reads) {
@@ -107,13 +107,14 @@ Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &p
       std::optional<uint32_t> foreign = writers.foreignWriter(offset, offset + read.bytes, base);
       if (!foreign)
         continue;
-      std::string what = *foreign == kNobody ? "before it is written"
-                                             : fmt::format("after '{}' was written over it",
-                                                           printable(plan.slot(*foreign).name()));
-      return Status::error(ExitCode::BadData,
-                           fmt::format("memory check: {} reads '{}' {}; the compiler planned the memory wrongly, please "
-                                       "report this model",
-                                       describe(plan, program, i), printable(plan.slot(read.slot).name()), what));
+      std::string what = *foreign == kNobody
+                             ? "before it is written"
+                             : fmt::format("after '{}' was written over it", printable(plan.slot(*foreign).name()));
+      return Status::error(
+          ExitCode::BadData,
+          fmt::format("memory check: {} reads '{}' {}; the compiler planned the memory wrongly, please "
+                      "report this model",
+                      describe(plan, program, i), printable(plan.slot(read.slot).name()), what));
     }
     for (const Access &write : accesses.writes) {
       uint64_t offset = plan.slot(write.slot).offset();
@@ -144,10 +145,11 @@ Status MemoryCheck::afterRun() const {
   uint64_t found = std::find_if(bytes, bytes + size, [](uint8_t byte) { return byte != kPoison; }) - bytes;
   if (found == size)
     return Status::ok();
-  return Status::error(ExitCode::BadData,
-                       fmt::format("memory check: a kernel of program '{}' has written outside its slots, to byte {} of "
-                                   "the arena's {}; please report this model",
-                                   printable(program_->name()), found, plan_->arenaBytes()));
+  return Status::error(
+      ExitCode::BadData,
+      fmt::format("memory check: a kernel of program '{}' has written outside its slots, to byte {} of "
+                  "the arena's {}; please report this model",
+                  printable(program_->name()), found, plan_->arenaBytes()));
 }
 
 } // namespace tapeout::rt

@@ -32,8 +32,9 @@ Result<Plan> Plan::load(std::span<const uint8_t> bytes) {
   std::memcpy(copy, bytes.data(), bytes.size());
 
   if (!plan::PlanBufferHasIdentifier(copy))
-    return Status::error(ExitCode::BadData, "plan: the bytes are not a plan, or one of another version; compile the model "
-                                            "again with the tapeout that this runner belongs to");
+    return Status::error(ExitCode::BadData,
+                         "plan: the bytes are not a plan, or one of another version; compile the model "
+                         "again with the tapeout that this runner belongs to");
   flatbuffers::Verifier verifier(copy, bytes.size(), kMaxDepth, kMaxTables);
   if (!plan::VerifyPlanBuffer(verifier))
     return Status::error(ExitCode::BadData, "plan: its structure is damaged; compile the model again");
@@ -53,21 +54,21 @@ std::vector<uint32_t> Plan::slotsOfKind(plan::SlotKind kind) const {
 }
 
 const plan::Program *Plan::program(std::string_view name) const {
-  for (const plan::Program *program : *root_->programs())
+  for (const plan::Program *program : orEmpty(root_->programs()))
     if (program->name()->string_view() == name)
       return program;
   return nullptr;
 }
 
 const plan::Default *Plan::defaultOf(std::string_view hyperparameter) const {
-  for (const plan::Default *entry : *root_->defaults())
+  for (const plan::Default *entry : orEmpty(root_->defaults()))
     if (entry->name()->string_view() == hyperparameter)
       return entry;
   return nullptr;
 }
 
 const plan::NamedSlot *findNamed(const NamedSlots *slots, std::string_view name) {
-  for (const plan::NamedSlot *named : *slots)
+  for (const plan::NamedSlot *named : orEmpty(slots))
     if (named->name()->string_view() == name)
       return named;
   return nullptr;
@@ -91,7 +92,8 @@ std::string printable(const flatbuffers::String *text) {
   if (!text)
     return "";
   std::string result = text->str().substr(0, kMaxPrintedName);
-  std::replace_if(result.begin(), result.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::replace_if(
+      result.begin(), result.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return result;
 }
 

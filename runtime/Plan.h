@@ -1,8 +1,9 @@
 // The checked plan: what a training executable does, read from its plan section (runtime/plan.fbs).
 //
 // A plan is hostile input. Plan::load verifies the FlatBuffer and then every index, offset, size and stride
-// (PlanCheck.cpp), so that the code behind it may follow them without asking again: every table and vector that
-// plan.fbs names is present, every enum value is known, every instruction stays inside its slots.
+// (PlanCheck.cpp), so that the code behind it may follow them without asking again: every table that plan.fbs names
+// is present (vectors may be missing, see orEmpty), every enum value is known, every instruction stays inside its
+// slots.
 #pragma once
 
 #include "runtime/base/ElementType.h"
@@ -49,6 +50,12 @@ private:
   uint32_t configSlot_ = 0;
   std::string hash_;
 };
+
+/// FlatBuffers writers leave out empty vectors: a missing one is empty.
+template <typename T> const flatbuffers::Vector<T> &orEmpty(const flatbuffers::Vector<T> *vector) {
+  static constexpr flatbuffers::uoffset_t kNoElements = 0;
+  return vector ? *vector : reinterpret_cast<const flatbuffers::Vector<T> &>(kNoElements);
+}
 
 using NamedSlots = flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>>;
 /// The entry of that name in a program's inputs or outputs, or nullptr.

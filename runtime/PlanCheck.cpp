@@ -36,8 +36,14 @@ std::optional<uint64_t> boundedProduct(uint64_t a, uint64_t b) {
   return product;
 }
 
+/// The verifier checks the alignment of fields, but not that of vector elements of 8 bytes.
+template <typename T> bool isAligned(const flatbuffers::Vector<T> *vector) {
+  return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(int64_t) == 0;
+}
+
 bool isSymbol(const flatbuffers::String *text) {
-  if (!text || text->size() == 0 || text->size() > kMaxSymbolLength || (text->c_str()[0] >= '0' && text->c_str()[0] <= '9'))
+  if (!text || text->size() == 0 || text->size() > kMaxSymbolLength ||
+      (text->c_str()[0] >= '0' && text->c_str()[0] <= '9'))
     return false;
   return std::all_of(text->begin(), text->end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -94,10 +100,10 @@ Status Checker::run() {
   TAPEOUT_RETURN_IF_ERROR(checkConfigSlot());
   TAPEOUT_RETURN_IF_ERROR(checkPersistentOverlap());
   TAPEOUT_RETURN_IF_ERROR(checkSavedNames());
-  for (const plan::Kernel *kernel : *plan_.kernels())
+  for (const plan::Kernel *kernel : orEmpty(plan_.kernels()))
     TAPEOUT_RETURN_IF_ERROR(checkKernel(*kernel));
   std::set<std::string> names;
-  for (const plan::Program *program : *plan_.programs()) {
+  for (const plan::Program *program : orEmpty(plan_.programs())) {
     TAPEOUT_RETURN_IF_ERROR(checkProgram(*program));
     if (!names.insert(program->name()->str()).second)
       return bad("two programs are called '{}'", printable(program->name()));
@@ -107,17 +113,18 @@ Status Checker::run() {
 
 Status Checker::checkHeader() const {
   if (plan_.format_version() != kFormatVersion)
-    return Status::error(ExitCode::BadData,
-                         fmt::format("plan: its format version is {} but this runner reads version {}; compile the model "
-                                     "again with the tapeout that this runner belongs to",
-                                     plan_.format_version(), kFormatVersion));
+    return Status::error(
+        ExitCode::BadData,
+        fmt::format("plan: its format version is {} but this runner reads version {}; compile the model "
+                    "again with the tapeout that this runner belongs to",
+                    plan_.format_version(), kFormatVersion));
   if (!plan_.target() || plan_.target()->string_view() != "cpu")
     return Status::error(ExitCode::BadData,
                          fmt::format("plan: it is compiled for the target '{}' but this runner has only 'cpu'; compile "
                                      "the model again with --target cpu",
                                      printable(plan_.target())));
-  if (!plan_.model() || !plan_.slots() || !plan_.kernels() || !plan_.programs() || !plan_.layers() || !plan_.defaults())
-    return bad("its model, slots, kernels, programs, layers or defaults are missing");
+  if (!plan_.model() || !plan_.slots())
+    return bad("its model or its slots are missing");
   if (plan_.slots()->size() > INT32_MAX)
     return bad("it has {} slots", plan_.slots()->size());
   if (plan_.arena_bytes() > kMaxRegionBytes || plan_.persistent_bytes() > kMaxRegionBytes)
@@ -144,7 +151,7 @@ Status Checker::checkModel() const {
 
 Status Checker::checkDefaults() const {
   std::set<std::string> seen;
-  for (const plan::Default *entry : *plan_.defaults()) {
+  for (const plan::Default *entry : orEmpty(plan_.defaults())) {
     std::string name = entry->name() ? entry->name()->str() : "";
     if (std::find(kHyperparameterNames.begin(), kHyperparameterNames.end(), name) == kHyperparameterNames.end())
       return bad("the default '{}' is not a hyperparameter", printable(entry->name()));
@@ -184,6 +191,8 @@ Status Checker::checkShape(const plan::Slot &slot) const {
   uint32_t rank = slot.shape() ? slot.shape()->size() : 0;
   if (rank > kMaxRank)
     return bad("slot '{}' has {} dimensions, more than {}", printable(slot.name()), rank, kMaxRank);
+  if (!isAligned(slot.shape()))
+    return bad("the shape of slot '{}' is not aligned", printable(slot.name()));
   std::optional<uint64_t> needed = elementSize(elementType(slot));
   for (uint32_t i = 0; i < rank && needed; ++i) {
     int64_t extent = slot.shape()->Get(i);
@@ -274,14 +283,14 @@ Status Checker::checkKernel(const plan::Kernel &kernel) const {
 }
 
 Status Checker::checkProgram(const plan::Program &program) {
-  if (!program.name() || !program.instructions() || !program.inputs() || !program.outputs())
-    return bad("a program lacks its name, instructions, inputs or outputs");
+  if (!program.name())
+    return bad("a program has no name");
   TAPEOUT_RETURN_IF_ERROR(checkNamedSlots(program, /*inputs=*/true));
   TAPEOUT_RETURN_IF_ERROR(checkNamedSlots(program, /*inputs=*/false));
   TAPEOUT_RETURN_IF_ERROR(checkProgramContract(program));
-  for (uint32_t i = 0; i < program.instructions()->size(); ++i) {
+  for (uint32_t i = 0; i < orEmpty(program.instructions()).size(); ++i) {
     const plan::Instruction &instruction = *program.instructions()->Get(i);
-    if (instruction.layer() >= plan_.layers()->size() || instruction.phase() > 4)
+    if (instruction.layer() >= orEmpty(plan_.layers()).size() || instruction.phase() > 4)
       return bad("instruction {} of program '{}' has no known layer or phase", i, printable(program.name()));
     where_ = fmt::format("instruction {} of program '{}' (layer '{}')", i, printable(program.name()),
                          printable(plan_.layers()->Get(instruction.layer())));
@@ -294,14 +303,15 @@ Status Checker::checkNamedSlots(const plan::Program &program, bool inputs) const
   const char *word = inputs ? "input" : "output";
   plan::SlotKind expected = inputs ? plan::SlotKind::Input : plan::SlotKind::Output;
   std::set<std::string> seen;
-  for (const plan::NamedSlot *named : *(inputs ? program.inputs() : program.outputs())) {
+  for (const plan::NamedSlot *named : orEmpty(inputs ? program.inputs() : program.outputs())) {
     if (!named->name() || named->slot() >= plan_.slots()->size())
       return bad("an {} of program '{}' has no name or no slot", word, printable(program.name()));
     if (slot(named->slot()).kind() != expected)
       return bad("the {} '{}' of program '{}' lies in a slot of another kind", word, printable(named->name()),
                  printable(program.name()));
     if (!seen.insert(named->name()->str()).second)
-      return bad("the {} '{}' of program '{}' is given twice", word, printable(named->name()), printable(program.name()));
+      return bad("the {} '{}' of program '{}' is given twice", word, printable(named->name()),
+                 printable(program.name()));
   }
   return Status::ok();
 }
@@ -321,9 +331,10 @@ Status Checker::checkProgramContract(const plan::Program &program) const {
       return bad("program '{}' lacks the output '{}'", name, output);
   if (name == "predict")
     return Status::ok();
-  for (const plan::NamedSlot *named : *program.outputs())
+  for (const plan::NamedSlot *named : orEmpty(program.outputs()))
     if (elementCount(slot(named->slot())) != 1)
-      return bad("the output '{}' of program '{}' is not one number", printable(named->name()), printable(program.name()));
+      return bad("the output '{}' of program '{}' is not one number", printable(named->name()),
+                 printable(program.name()));
   return Status::ok();
 }
 
@@ -347,15 +358,13 @@ Status Checker::checkWritable(uint32_t index) const {
   switch (slot(index).kind()) {
   case plan::SlotKind::Config:
   case plan::SlotKind::Input:
-  case plan::SlotKind::Constant:
-    return badHere("it writes to '{}', which programs may only read", slotName(index));
-  default:
-    return Status::ok();
+  case plan::SlotKind::Constant: return badHere("it writes to '{}', which programs may only read", slotName(index));
+  default: return Status::ok();
   }
 }
 
 Status Checker::checkLaunch(const plan::Launch &launch) {
-  if (launch.kernel() >= plan_.kernels()->size())
+  if (launch.kernel() >= orEmpty(plan_.kernels()).size())
     return badHere("kernel {} does not exist", launch.kernel());
   const plan::Kernel &kernel = *plan_.kernels()->Get(launch.kernel());
   uint32_t count = launch.arguments() ? launch.arguments()->size() : 0;
@@ -404,6 +413,8 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) const {
   uint32_t batchRank = matmul.batch() ? matmul.batch()->size() : 0;
   if (batchRank > maxGemmBatchDims)
     return badHere("the matrix product has {} batch dimensions, more than {}", batchRank, maxGemmBatchDims);
+  if (!isAligned(matmul.batch()))
+    return badHere("the batch dimensions are not aligned");
   std::vector<Stride> aBatch, bBatch, cBatch;
   for (uint32_t i = 0; i < batchRank; ++i) {
     const plan::BatchDimension &dimension = *matmul.batch()->Get(i);

@@ -94,7 +94,8 @@ public:
     add("unknown", unknown_);
     if (text.empty())
       return Status::ok();
-    return Status::error(ExitCode::BadData, fmt::format("{}: its tensors do not fit this model ({}); {}", path, text, remedy));
+    return Status::error(ExitCode::BadData,
+                         fmt::format("{}: its tensors do not fit this model ({}); {}", path, text, remedy));
   }
 
 private:
@@ -114,14 +115,9 @@ Status initializeParameter(Executor &executor, uint32_t index, const Safetensors
     });
   };
   switch (recipe.kind()) {
-  case plan::InitializerKind::Zeros:
-    break; // the memory is zero
-  case plan::InitializerKind::Ones:
-    fill(1);
-    break;
-  case plan::InitializerKind::Constant:
-    fill(recipe.a());
-    break;
+  case plan::InitializerKind::Zeros: break; // the memory is zero
+  case plan::InitializerKind::Ones: fill(1); break;
+  case plan::InitializerKind::Constant: fill(recipe.a()); break;
   case plan::InitializerKind::Normal:
     forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
       (void)stream.fillNormal(type, destination + first * elementSize(type), first, count, recipe.a(), recipe.b());
@@ -161,24 +157,21 @@ Status checkHyperparameter(const std::string &name, double value, const std::str
   switch (static_cast<Hyperparameter>(found - kHyperparameterNames.begin())) {
   case Hyperparameter::Beta1:
   case Hyperparameter::Beta2:
-  case Hyperparameter::Momentum:
-    return value < 1 ? Status::ok() : bad("a number of at least 0 and below 1");
-  case Hyperparameter::MinLearningRateRatio:
-    return value <= 1 ? Status::ok() : bad("a number from 0 to 1");
+  case Hyperparameter::Momentum: return value < 1 ? Status::ok() : bad("a number of at least 0 and below 1");
+  case Hyperparameter::MinLearningRateRatio: return value <= 1 ? Status::ok() : bad("a number from 0 to 1");
   case Hyperparameter::Schedule:
     return value == std::floor(value) && value <= 2 ? Status::ok() : bad("constant (0), linear (1) or cosine (2)");
   case Hyperparameter::WarmupSteps:
   case Hyperparameter::TotalSteps:
   case Hyperparameter::Seed:
     return value == std::floor(value) && value < kMaxExactInteger ? Status::ok() : bad("an integer below 2^53");
-  default:
-    return Status::ok();
+  default: return Status::ok();
   }
 }
 
 HyperparameterValues defaultHyperparameters(const Plan &plan) {
   HyperparameterValues values;
-  for (const plan::Default *entry : *plan.root().defaults())
+  for (const plan::Default *entry : orEmpty(plan.root().defaults()))
     values[entry->name()->str()] = entry->value();
   return values;
 }
@@ -267,7 +260,8 @@ std::vector<CheckpointTensor> checkpointTensors(const Executor &executor) {
   for (uint32_t i = 0; i < executor.plan().slotCount(); ++i) {
     const plan::Slot &slot = executor.plan().slot(i);
     if (isSaved(slot.kind()))
-      tensors.push_back({slot.name()->str(), elementType(slot), shapeOf(slot), {executor.address(i), shapeBytes(slot)}});
+      tensors.push_back(
+          {slot.name()->str(), elementType(slot), shapeOf(slot), {executor.address(i), shapeBytes(slot)}});
   }
   return tensors;
 }

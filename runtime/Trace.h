@@ -14,8 +14,8 @@ struct TracedStep {
   std::vector<InstructionTime> times;
 };
 
-/// One event per instruction, named by its source layer, with category (phase), kernel, flops and bytes moved. Times are
-/// in microseconds from the first instruction. Written atomically; errors: those of AtomicFile.h.
+/// One event per instruction, named by its source layer, with category (phase), kernel, flops and bytes moved. Times
+/// are in microseconds from the first instruction. Written atomically; errors: those of AtomicFile.h.
 Status writeTrace(const Plan &plan, const std::vector<TracedStep> &steps, const std::string &path);
 
 /// "forward", "loss", "backward", "optimizer" or "other": the phases of runtime/plan.fbs.

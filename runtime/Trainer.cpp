@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Status fillInputs(Executor &executor, const plan::Program &program, const Batch &batch) {
-  for (const plan::NamedSlot *input : *program.inputs()) {
+  for (const plan::NamedSlot *input : orEmpty(program.inputs())) {
     uint64_t bytes = shapeBytes(executor.plan().slot(input->slot()));
     std::span<const uint8_t> source = batch.find(input->name()->string_view());
     if (source.size() != bytes)
@@ -42,7 +42,7 @@ DataSpec dataSpecOf(const Plan &plan, const plan::Program &program) {
   spec.context = model.context();
   spec.vocabulary = model.vocabulary();
   spec.ignoreIndex = model.ignore_index();
-  for (const plan::NamedSlot *input : *program.inputs()) {
+  for (const plan::NamedSlot *input : orEmpty(program.inputs())) {
     const plan::Slot &slot = plan.slot(input->slot());
     spec.inputs.push_back({input->name()->str(), elementType(slot), shapeBytes(slot)});
   }
@@ -178,9 +178,10 @@ Status Trainer::save() {
 Status Trainer::stopped() {
   metrics_.endLine();
   if (!checkpoints_)
-    return Status::error(ExitCode::StoppedBySignal,
-                         fmt::format("stopped by {} after step {}; nothing is saved because there is no --checkpoint-dir",
-                                     stop_.name(), stepsDone_));
+    return Status::error(
+        ExitCode::StoppedBySignal,
+        fmt::format("stopped by {} after step {}; nothing is saved because there is no --checkpoint-dir", stop_.name(),
+                    stepsDone_));
   TAPEOUT_RETURN_IF_ERROR(checkpoints_->wait());
   return Status::error(ExitCode::StoppedBySignal,
                        fmt::format("stopped by {} after step {}; the state is saved in '{}', go on with --resume",

@@ -11,8 +11,8 @@ using namespace mlir;
 namespace tapeout::codegen {
 namespace {
 
-constexpr int64_t kChunk = 4096;       // elements that a unit copies from each part
-constexpr int64_t kColumns = 64;       // of a table, per unit of its gradient
+constexpr int64_t kChunk = 4096; // elements that a unit copies from each part
+constexpr int64_t kColumns = 64; // of a table, per unit of its gradient
 constexpr unsigned kLanes = 16;
 
 WorkUnits buildEmbedding(KernelBuilder &kernel, const KernelFrame &frame, tape::EmbeddingOp op) {
@@ -26,9 +26,8 @@ WorkUnits buildEmbedding(KernelBuilder &kernel, const KernelFrame &frame, tape::
         [&] { kernel.copy(table, kernel.multiply(kernel.toIndex(id), width), result, to, element, width); },
         [&] {
           Value notANumber = kernel.constant(element, kLanes, std::numeric_limits<double>::quiet_NaN());
-          kernel.vectors(width, kLanes, [&](Value i, Lanes lanes) {
-            kernel.store(result, kernel.add(to, i), notANumber, lanes);
-          });
+          kernel.vectors(width, kLanes,
+                         [&](Value i, Lanes lanes) { kernel.store(result, kernel.add(to, i), notANumber, lanes); });
         });
   });
   return {static_cast<int64_t>(tape::elementCount(op.getIds().getType())), width};

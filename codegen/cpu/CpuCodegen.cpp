@@ -4,6 +4,7 @@
 #include "codegen/cpu/MathExpansion.h"
 #include "codegen/cpu/Schedules.h"
 #include "codegen/cpu/SharedObject.h"
+#include "ir/tape/Reduction.h"
 #include "ir/tape/Tape.h"
 
 using namespace mlir;
@@ -14,14 +15,17 @@ namespace {
 constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
 
 FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) {
-  for (Operation &op : frame.region->without_terminator())
+  tape::ReduceOp reduction;
+  for (Operation &op : frame.region->without_terminator()) {
     if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
       return buildRowMovement(kernel, frame, &op);
-  Operation *last = frame.terminator()->getOperand(0).getDefiningOp();
-  auto facts = dyn_cast_or_null<tape::FactsOpInterface>(last);
-  if (facts && facts.getFusionKind() == tape::FusionKind::Reduction)
-    return buildReduction(kernel, frame);
-  return buildElementwise(kernel, frame);
+    if (auto reduce = dyn_cast<tape::ReduceOp>(op))
+      reduction = reduce;
+  }
+  if (!reduction)
+    return buildElementwise(kernel, frame);
+  bool reducesRows = reduction.getDimensions().back() + 1 == tape::rankOf(reduction.getOperand());
+  return reducesRows ? buildRows(kernel, frame) : buildColumns(kernel, frame);
 }
 
 LogicalResult checkTypes(plan::KernelOp kernel) {
@@ -60,7 +64,8 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
   if (failed(expandMath(entry->getParentOp())))
     return failure();
   uint64_t grain = (kGrainElements + units->elements - 1) / units->elements;
-  return CompiledKernel{kernel.getSymName().str(), static_cast<uint64_t>(units->count), grain, arguments + results, results};
+  return CompiledKernel{kernel.getSymName().str(), static_cast<uint64_t>(units->count), grain, arguments + results,
+                        results};
 }
 
 } // namespace

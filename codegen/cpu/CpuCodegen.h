@@ -1,11 +1,12 @@
 // Turns the kernels of a plan into an x86-64 shared object.
 //
-// A kernel `k` becomes `void k(void *const *arguments, int64_t begin, int64_t end)` (table Kernel of runtime/plan.fbs) in two
-// versions, `k_avx2` (x86-64-v3) and `k_avx512` (x86-64-v4), compiled from one LLVM function: vectors of 16 lanes, no
-// contraction, fma only where a body says so. Both give the same bits, for every division of the units.
+// A kernel `k` becomes `void k(void *const *arguments, int64_t begin, int64_t end)` (table Kernel of runtime/plan.fbs)
+// in two versions, `k_avx2` (x86-64-v3) and `k_avx512` (x86-64-v4), compiled from one LLVM function: vectors of 16
+// lanes, no contraction, fma only where a body says so. Both give the same bits, for every division of the units.
 //
-// Arguments are dense row-major buffers of f32, f64, i32, i64 and i1 (one byte, 0 or 1), aligned to 64 bytes. A result of an
-// elementwise kernel may be the very buffer of an operand of the same type; otherwise results overlap nothing.
+// Arguments are dense row-major buffers of f32, f64, i32, i64 and i1 (one byte, 0 or 1), aligned to 64 bytes. A result
+// of an elementwise kernel may be the very buffer of an operand of the same type, unless a transposition reads that
+// operand; otherwise results overlap nothing.
 // exp, log, tanh and erf of f32 are computed here (MathExpansion.h); functions of f64 call the C library.
 #pragma once
 
@@ -19,7 +20,7 @@ namespace tapeout::codegen {
 
 struct CpuOptions {
   unsigned threads = 1;      // that compile
-  std::string dumpDirectory; // not empty: kernels.mlir, kernels-<n>.ll and kernels.so are written there
+  std::string dumpDirectory; // not empty: kernels-<thread>.mlir, .ll and kernels.so go there
 };
 
 struct CompiledKernel {

@@ -6,7 +6,8 @@ using namespace mlir;
 
 namespace tapeout::codegen {
 
-static constexpr int64_t kChunk = 4096; // elements of a unit, at most; a multiple of the lane count
+static constexpr int64_t kChunk = 4096; // elements of a unit, at most
+static constexpr int64_t kTile = 16;    // a cache line of floats; kChunk / kTile is a multiple of the lane count
 
 unsigned chooseLanes(Block *region) {
   bool any = false;
@@ -37,27 +38,43 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
   unsigned laneCount = chooseLanes(frame.region);
   expression->emitInvariants(kernel, frame.operands, laneCount);
 
+  // The rows of the last dimension; where a tensor is transposed, kTile of them at a time.
   SmallVector<int64_t> extents;
   for (const Dimension &dimension : space.dimensions().drop_back())
     extents.push_back(dimension.extent);
+  std::optional<unsigned> tiled = expression->denseDimension();
+  int64_t tiledExtent = tiled ? extents[*tiled] : 1, tile = std::min(tiledExtent, kTile);
+  if (tiled)
+    extents[*tiled] = (tiledExtent + tile - 1) / tile;
+
   int64_t rows = 1, extent = space.laneExtent(), whole = extent / laneCount * laneCount;
   for (int64_t outer : extents)
     rows *= outer;
-  int64_t chunks = (extent + kChunk - 1) / kChunk;
+  int64_t chunk = kChunk / tile, chunks = (extent + chunk - 1) / chunk;
 
   View rowMajor = space.rowMajor();
   auto compute = [&](KernelBuilder::Values indices, Value lane, unsigned active) {
     indices.push_back(lane);
-    Lanes lanes{laneCount, active};
-    Value offset = kernel.linear(0, rowMajor.strides, indices);
-    for (auto [pointer, value] : llvm::zip_equal(frame.results, expression->emit(kernel, indices, lanes)))
-      kernel.store(pointer, offset, value, lanes);
+    auto computeRow = [&] {
+      Lanes lanes{laneCount, active};
+      Value offset = kernel.linear(0, rowMajor.strides, indices);
+      for (auto [pointer, value] : llvm::zip_equal(frame.results, expression->emit(kernel, indices, lanes)))
+        kernel.store(pointer, offset, value, lanes);
+    };
+    if (tile == 1)
+      return computeRow();
+    Value first = kernel.multiply(indices[*tiled], tile);
+    Value last = kernel.minimum(kernel.add(first, kernel.integer(tile)), kernel.integer(tiledExtent));
+    kernel.loop(first, last, 1, [&](Value row) {
+      indices[*tiled] = row;
+      computeRow();
+    });
   };
   kernel.loop(frame.begin, frame.end, 1, [&](Value unit) {
-    Value row = kernel.divide(unit, chunks), chunk = kernel.remainder(unit, chunks);
+    Value row = kernel.divide(unit, chunks), part = kernel.remainder(unit, chunks);
     KernelBuilder::Values indices = kernel.delinearize(row, extents);
-    Value from = kernel.multiply(chunk, kChunk), wholeEnd = kernel.integer(whole);
-    Value to = chunks == 1 ? wholeEnd : kernel.minimum(kernel.add(from, kernel.integer(kChunk)), wholeEnd);
+    Value from = kernel.multiply(part, chunk), wholeEnd = kernel.integer(whole);
+    Value to = chunks == 1 ? wholeEnd : kernel.minimum(kernel.add(from, kernel.integer(chunk)), wholeEnd);
     if (whole > 0)
       kernel.loop(from, to, laneCount, [&](Value lane) { compute(indices, lane, laneCount); });
     if (whole < extent) {
@@ -65,10 +82,10 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
       if (chunks == 1)
         tail();
       else
-        kernel.ifThen(kernel.equal(chunk, chunks - 1), tail);
+        kernel.ifThen(kernel.equal(part, chunks - 1), tail);
     }
   });
-  return WorkUnits{rows * chunks, std::min(extent, kChunk)};
+  return WorkUnits{rows * chunks, std::min(extent, chunk) * tile};
 }
 
 } // namespace tapeout::codegen

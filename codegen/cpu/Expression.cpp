@@ -1,6 +1,6 @@
 #include "codegen/cpu/Expression.h"
 
-#include "ir/tape/Tape.h"
+#include "ir/tape/Shape.h"
 
 using namespace mlir;
 
@@ -10,7 +10,8 @@ FailureOr<Expression> Expression::build(ValueRange roots, IterationSpace &space)
   while (true) {
     Expression expression;
     for (Value root : roots) {
-      std::optional<Use> use = expression.visit(root, space.rowMajor(), space);
+      bool whole = tape::elementCount(root.getType()) == space.elementCount();
+      std::optional<Use> use = expression.visit(root, space.rowMajor(/*withReduced=*/whole), space);
       if (!use)
         break;
       expression.roots_.push_back(*use);
@@ -18,7 +19,8 @@ FailureOr<Expression> Expression::build(ValueRange roots, IterationSpace &space)
     if (expression.roots_.size() == roots.size())
       return expression;
     if (!space.cut())
-      return expression.failed_->emitError("cannot be part of this kernel: it is neither elementwise nor a strided access");
+      return expression.failed_->emitError(
+          "cannot be part of this kernel: it is neither elementwise nor a strided access");
   }
 }
 
@@ -31,13 +33,27 @@ std::optional<Expression::Use> Expression::visit(Value value, View view, Iterati
     return operand ? visit(op->getOperand(0), *operand, space) : std::nullopt;
   }
 
+  if (auto iota = dyn_cast_or_null<tape::IotaOp>(op)) { // its elements are an access, not an address
+    tape::StridedAccess index{0, SmallVector<int64_t, 6>(iota.getShape().size(), 0)};
+    index.strides[iota.getDimension()] = 1;
+    std::optional<View> indices = space.compose(view, iota.getShape(), index);
+    if (!indices)
+      return std::nullopt;
+    view = *indices;
+  }
+
   unsigned result = op ? cast<OpResult>(value).getResultNumber() : 0;
   Node node{op ? op->getResult(0) : value, view, {}};
   for (auto [number, known] : llvm::enumerate(nodes_))
     if (known.value == node.value && known.view.offset == view.offset && known.view.strides == view.strides)
       return Use{static_cast<unsigned>(number), result};
-  if (op) {
-    if (cast<tape::FactsOpInterface>(op).getFusionKind() != tape::FusionKind::Elementwise)
+  auto facts = dyn_cast_or_null<tape::FactsOpInterface>(op);
+  if (facts && facts.getFusionKind() == tape::FusionKind::Reduction) {
+    if (!space.isRowMajor(view, /*withReduced=*/false))
+      return std::nullopt;
+    node.isReduction = node.isLate = true;
+  } else if (op) {
+    if (facts.getFusionKind() != tape::FusionKind::Elementwise)
       return std::nullopt;
     View everywhere{0, SmallVector<int64_t, 6>(view.strides.size(), 0)};
     for (Value operand : op->getOperands()) {
@@ -45,6 +61,7 @@ std::optional<Expression::Use> Expression::visit(Value value, View view, Iterati
       if (!use)
         return std::nullopt;
       node.operands.push_back(*use);
+      node.isLate |= nodes_[use->node].isLate;
     }
   }
   nodes_.push_back(std::move(node));
@@ -53,18 +70,22 @@ std::optional<Expression::Use> Expression::visit(Value value, View view, Iterati
 
 KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &node, const NodeValues &known,
                                            ValueRange indices, Lanes lanes) const {
+  if (node.isReduction)
+    return {provided_.lookup(node.value)};
   Value offset = kernel.linear(node.view.offset, node.view.strides, indices);
   int64_t laneStride = node.view.strides.back();
   if (auto argument = dyn_cast<BlockArgument>(node.value))
     return {kernel.load(pointers_[argument.getArgNumber()], tape::elementOf(argument), offset, laneStride, lanes)};
 
+  if (isa<tape::IotaOp>(node.value.getDefiningOp()))
+    return {kernel.truncate(kernel.sequence(offset, laneStride, lanes.count), tape::elementOf(node.value))};
+
   KernelBuilder::Values operands, results;
   for (Use operand : node.operands)
     operands.push_back(known[operand.node][operand.result]);
-  Value index = kernel.sequence(offset, laneStride, lanes.count);
+  Value index = kernel.sequence(offset, laneStride, lanes.count); // LLVM drops it where the body has no use for it
   cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
       .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
-  kernel.eraseIfUnused(index, offset);
   return results;
 }
 
@@ -73,13 +94,29 @@ void Expression::emitInvariants(KernelBuilder &kernel, ArrayRef<Value> pointers,
   invariants_.assign(nodes_.size(), {});
   NodeValues scalars(nodes_.size());
   for (auto [number, node] : llvm::enumerate(nodes_)) {
-    if (!isInvariant(node.view))
+    if (!isInvariant(node.view) || node.isLate)
       continue;
     KernelBuilder::Values indices(node.view.strides.size(), kernel.integer(0));
     scalars[number] = emitNode(kernel, node, scalars, indices, {1, 1});
     for (Value scalar : scalars[number])
       invariants_[number].push_back(kernel.splat(scalar, laneCount));
   }
+}
+
+SmallVector<Value> Expression::reductions() const {
+  SmallVector<Value> result;
+  for (const Node &node : nodes_)
+    if (node.isReduction)
+      result.push_back(node.value);
+  return result;
+}
+
+std::optional<unsigned> Expression::denseDimension() const {
+  for (const Node &node : nodes_)
+    if (isa<BlockArgument>(node.value) && node.view.strides.back() > 1)
+      if (const int64_t *dense = llvm::find(node.view.strides, 1); dense != node.view.strides.end())
+        return dense - node.view.strides.begin();
+  return std::nullopt;
 }
 
 KernelBuilder::Values Expression::emit(KernelBuilder &kernel, ValueRange indices, Lanes lanes) const {

@@ -1,18 +1,21 @@
 // The element-by-element computation of a kernel's region: what one lane of the iteration space needs, in order.
 //
-// Each node is one tape value seen through one view. Injective ops leave no node, they only change the view; elementwise
-// ops give their scalar body; arguments are loaded. Values that are the same for every element (rank-0 operands,
-// hyperparameters, constants) are computed once, before the loops.
+// Each node is one tape value seen through one view. Injective ops leave no node, they only change the view;
+// elementwise ops give their scalar body; arguments are loaded. Values that are the same for every element (rank-0
+// operands, hyperparameters, constants) are computed once, before the loops.
 #pragma once
 
 #include "codegen/cpu/IterationSpace.h"
 #include "codegen/cpu/KernelBuilder.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 namespace tapeout::codegen {
 
 class Expression {
 public:
-  /// Roots are tape values whose elements, in row-major order, are those of the space; cuts the space as accesses need.
+  /// Roots are tape values whose elements, in row-major order, are those of the space, with or without its reduced
+  /// dimensions; cuts the space as accesses need. Reductions over the reduced dimensions are leaves: see provide().
   /// Fails, with a message on the op, where a value can neither be computed element by element nor read in strides.
   static mlir::FailureOr<Expression> build(mlir::ValueRange roots, IterationSpace &space);
 
@@ -22,6 +25,15 @@ public:
   /// One value per root, at the element with these indices (one per dimension of the space) and those after it.
   KernelBuilder::Values emit(KernelBuilder &kernel, mlir::ValueRange indices, Lanes lanes) const;
 
+  /// What the result of a reduction is in the current row, in all lanes. Before emit() of an expression that reads it.
+  void provide(mlir::Value reduction, mlir::Value lanes) { provided_[reduction] = lanes; }
+  /// The reductions that the expression reads.
+  llvm::SmallVector<mlir::Value> reductions() const;
+
+  /// A dimension along which some tensor is dense that vectors read in strides, as in a transposition: a few of its
+  /// indices should be computed together, while the cache lines are near.
+  std::optional<unsigned> denseDimension() const;
+
 private:
   struct Use {
     unsigned node, result;
@@ -30,6 +42,8 @@ private:
     mlir::Value value; // an argument of the region, or the first result of an op
     View view;
     llvm::SmallVector<Use, 4> operands;
+    bool isReduction = false; // provided from outside
+    bool isLate = false;      // depends on a reduction
   };
   using NodeValues = llvm::SmallVector<KernelBuilder::Values>;
 
@@ -43,6 +57,7 @@ private:
   llvm::SmallVector<Use> roots_;
   llvm::SmallVector<mlir::Value> pointers_;
   NodeValues invariants_; // in all lanes; empty for other nodes
+  llvm::DenseMap<mlir::Value, mlir::Value> provided_;
   mlir::Operation *failed_ = nullptr;
 };
 

@@ -53,6 +53,18 @@ View IterationSpace::rowMajor(bool withReduced) const {
   return view;
 }
 
+bool IterationSpace::isRowMajor(const View &view, bool withReduced) const {
+  View expected = rowMajor(withReduced);
+  return view.offset == 0 && view.strides == expected.strides;
+}
+
+uint64_t IterationSpace::elementCount() const {
+  uint64_t count = 1;
+  for (const Dimension &dimension : dimensions_)
+    count *= dimension.extent;
+  return count;
+}
+
 std::optional<View> IterationSpace::compose(const View &result, ArrayRef<int64_t> resultShape,
                                             const tape::StridedAccess &access) {
   View view{access.offset, SmallVector<int64_t, 6>(dimensions_.size(), 0)};

@@ -1,8 +1,8 @@
 // The loops of a kernel and where the elements of each tensor lie in them.
 //
-// A space starts as few dimensions as possible (one for an elementwise kernel) and is cut only where an access demands it:
-// adding a bias [C] to [B, T, C] needs [B*T, C], transposing [R, C] needs [C, R]. A view of a tensor is a StridedAccess
-// with one stride per dimension of the space; it gives the row-major linear index of an element in that tensor.
+// A space starts as few dimensions as possible (one for an elementwise kernel) and is cut only where an access demands
+// it: adding a bias [C] to [B, T, C] needs [B*T, C], transposing [R, C] needs [C, R]. A view of a tensor is a
+// StridedAccess with one stride per dimension of the space; it gives the row-major linear index of an element.
 #pragma once
 
 #include "ir/tape/Facts.h"
@@ -20,7 +20,7 @@ struct Dimension {
   bool reduced; // disappears from the result
 };
 
-/// Adding it to a view, with one stride per dimension, does not move the view: the value is the same everywhere.
+/// Whether the view is of the same element everywhere in the space.
 bool isInvariant(const View &view);
 
 class IterationSpace {
@@ -33,10 +33,14 @@ public:
 
   /// The view of a tensor that has exactly the elements of the space, in order; reduced dimensions take part or not.
   View rowMajor(bool withReduced = true) const;
+  bool isRowMajor(const View &view, bool withReduced) const;
+  /// With the reduced dimensions.
+  uint64_t elementCount() const;
 
-  /// The view of the operand of an injective op, given the view of its result. None when a dimension has to be cut first
-  /// (then cut() does it and every view must be made again) or when the view cannot be strided at all.
-  std::optional<View> compose(const View &result, llvm::ArrayRef<int64_t> resultShape, const tape::StridedAccess &access);
+  /// The view of the operand of an injective op, given the view of its result. None when a dimension has to be cut
+  /// first (then cut() does it and every view must be made again) or when the view cannot be strided at all.
+  std::optional<View> compose(const View &result, llvm::ArrayRef<int64_t> resultShape,
+                              const tape::StridedAccess &access);
 
   /// Cuts the dimension that the last compose() asked for. False: it asked for nothing.
   bool cut();

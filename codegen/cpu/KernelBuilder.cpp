@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace tapeout::codegen {
 
-//===- Integers -------------------------------------------------------------------------------------------------------===//
+//===- Integers --------------------------------------------------------------------------------------------------===//
 
 Value KernelBuilder::integer(int64_t value) {
   return builder_.create<arith::ConstantOp>(loc_, builder_.getI64IntegerAttr(value));
@@ -59,7 +59,7 @@ Value KernelBuilder::linear(int64_t offset, ArrayRef<int64_t> strides, ValueRang
   return offset == 0 ? sum : add(sum, integer(offset));
 }
 
-//===- Control flow ---------------------------------------------------------------------------------------------------===//
+//===- Control flow ----------------------------------------------------------------------------------------------===//
 
 void KernelBuilder::loop(Value from, Value to, int64_t step, Ref<void(Value)> body) {
   loop(from, to, step, {}, [&](Value i, Values) {
@@ -100,7 +100,7 @@ void KernelBuilder::vectors(int64_t extent, unsigned count, Ref<void(Value, Lane
     body(integer(whole), {count, static_cast<unsigned>(extent - whole)});
 }
 
-//===- Lanes ----------------------------------------------------------------------------------------------------------===//
+//===- Lanes -----------------------------------------------------------------------------------------------------===//
 
 Type KernelBuilder::laneType(Type element, unsigned count) const {
   return count == 1 ? element : VectorType::get({count}, element);
@@ -154,6 +154,11 @@ Value KernelBuilder::selectActive(Lanes lanes, Value value, Value other) {
   return builder_.create<arith::SelectOp>(loc_, mask(lanes), value, other);
 }
 
+Value KernelBuilder::truncate(Value integers, Type element) {
+  auto vector = dyn_cast<VectorType>(integers.getType());
+  return builder_.create<arith::TruncIOp>(loc_, laneType(element, vector ? vector.getNumElements() : 1), integers);
+}
+
 Value KernelBuilder::addElements(Value a, Value b) { return builder_.create<arith::AddFOp>(loc_, a, b); }
 
 Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine) {
@@ -171,12 +176,13 @@ Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine
   return combineLanes(combine(low, high), combine);
 }
 
-//===- Memory ---------------------------------------------------------------------------------------------------------===//
+//===- Memory ----------------------------------------------------------------------------------------------------===//
 
 Type KernelBuilder::memoryType(Type element) const { return element.isInteger(1) ? builder_.getI8Type() : element; }
 
 Value KernelBuilder::address(Value pointer, Type element, Value offset) {
-  return builder_.create<LLVM::GEPOp>(loc_, pointer.getType(), element, pointer, LLVM::GEPArg(offset), /*inbounds=*/true);
+  return builder_.create<LLVM::GEPOp>(loc_, pointer.getType(), element, pointer, LLVM::GEPArg(offset),
+                                      /*inbounds=*/true);
 }
 
 Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t stride, Lanes lanes) {
@@ -227,16 +233,6 @@ void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset,
   vectors(extent, 16, [&](Value i, Lanes lanes) {
     store(to, add(toOffset, i), load(from, element, add(fromOffset, i), 1, lanes), lanes);
   });
-}
-
-void KernelBuilder::eraseIfUnused(Value value, Value keep) {
-  Operation *op = value.getDefiningOp();
-  if (!op || value == keep || !isOpTriviallyDead(op))
-    return;
-  SmallVector<Value> operands(op->getOperands());
-  op->erase();
-  for (Value operand : operands)
-    eraseIfUnused(operand, keep);
 }
 
 } // namespace tapeout::codegen

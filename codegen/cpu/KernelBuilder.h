@@ -55,6 +55,7 @@ public:
   Value constant(mlir::Type element, unsigned count, double number);
   /// value where a lane is active, `other` elsewhere.
   Value selectActive(Lanes lanes, Value value, Value other);
+  Value truncate(Value integers, mlir::Type element);
   Value addElements(Value a, Value b); // floats
   /// Combines all lanes: i with i + count/2, and so on, so that the order never depends on the instruction set.
   Value combineLanes(Value vector, Ref<Value(Value, Value)> combine);
@@ -66,9 +67,6 @@ public:
   Value loadPointer(Value table, int64_t index);
   /// Copies `extent` elements; the pieces may not overlap.
   void copy(Value from, Value fromOffset, Value to, Value toOffset, mlir::Type element, int64_t extent);
-
-  /// Removes the op of a value that nobody uses, and what only it used, up to `keep`.
-  void eraseIfUnused(Value value, Value keep);
 
 private:
   mlir::Type memoryType(mlir::Type element) const;

@@ -26,13 +26,14 @@ void loadCodegenDialects(MLIRContext &context) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   context.appendDialectRegistry(registry);
-  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect>();
+  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect,
+                      scf::SCFDialect>();
 }
 
 Block *createKernelFunction(OpBuilder &builder, Location loc, StringRef symbol) {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext()), i64 = builder.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), {pointer, i64, i64});
-  return builder.create<LLVM::LLVMFuncOp>(loc, symbol, type).addEntryBlock(builder);
+  return builder.create<LLVM::LLVMFuncOp>(loc, (symbol + "_avx2").str(), type).addEntryBlock(builder);
 }
 
 void finishKernelFunction(OpBuilder &builder, Block *entry) {

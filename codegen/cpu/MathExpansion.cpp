@@ -17,12 +17,13 @@ namespace {
 
 // Minimax polynomials, lowest degree first, fitted for the relative error of the whole function.
 constexpr double kExp[] = {0.4999999305, 0.1666651479, 0.04166845682, 0.008369418802, 0.001381314226};
-constexpr double kLog[] = {0.3333331673, -0.2500081039, 0.200022862,   -0.1662455438,
+constexpr double kLog[] = {0.3333331673, -0.2500081039, 0.200022862,  -0.1662455438,
                            0.1418119378, -0.1312875374, 0.1288163474, -0.07859598301};
 constexpr double kTanh[] = {-0.3333333091, 0.1333320977, -0.05394720464, 0.02170296893, -0.008182678031, 0.00214754043};
-constexpr double kErfNear[] = {0.1283791666, -0.376126332,   0.1128368635,  -0.02685885124,
+constexpr double kErfNear[] = {0.1283791666,   -0.376126332,     0.1128368635,  -0.02685885124,
                                0.005199599911, -0.0008125807222, 8.296612903e-5};
-constexpr double kErfFar[] = {0.1285143603, 0.6357183174, 0.1052618403, -0.02288996243, 0.00321495505, -0.0002139848812};
+constexpr double kErfFar[] = {0.1285143603,   0.6357183174,  0.1052618403,
+                              -0.02288996243, 0.00321495505, -0.0002139848812};
 
 class F32Math {
 public:
@@ -84,8 +85,12 @@ private:
 
   Value constant(Value like, double value) { return s_.constant(like, value); }
   // NaN passes: it compares false.
-  Value clampAbove(Value x, double bound) { return s_.select(s_.compare("gt", x, constant(x, bound)), constant(x, bound), x); }
-  Value clampBelow(Value x, double bound) { return s_.select(s_.compare("lt", x, constant(x, bound)), constant(x, bound), x); }
+  Value clampAbove(Value x, double bound) {
+    return s_.select(s_.compare("gt", x, constant(x, bound)), constant(x, bound), x);
+  }
+  Value clampBelow(Value x, double bound) {
+    return s_.select(s_.compare("lt", x, constant(x, bound)), constant(x, bound), x);
+  }
 
   Value cast(Value x, Type element) {
     return builder_.create<arith::BitcastOp>(loc_, tape::withElement(x.getType(), element), x);
@@ -113,7 +118,7 @@ private:
     return sum;
   }
 
-  // n and e^r of e^x = 2^n e^r, |r| <= ln(2) / 2. n is rounded by adding 1.5 * 2^23: no conversion, so NaN does no harm.
+  // n and e^r of e^x = 2^n e^r, |r| <= ln(2) / 2. Adding 1.5 * 2^23 rounds n: no conversion, so NaN does no harm.
   std::pair<Value, Value> splitExp(Value x) {
     Value magic = constant(x, 12582912.0), shifted = s_.fma(x, constant(x, 1.44269504088896341), magic);
     Value n = s_.sub(asInteger(shifted), asInteger(magic)), rounded = s_.sub(shifted, magic);
@@ -148,8 +153,8 @@ Value callLibrary(OpBuilder &builder, Operation *op, StringRef name) {
   if (!function) {
     SmallVector<Type> arguments(op->getOperandTypes());
     OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-    function = outside.create<LLVM::LLVMFuncOp>(
-        module.getLoc(), name, LLVM::LLVMFunctionType::get(op->getResult(0).getType(), arguments));
+    function = outside.create<LLVM::LLVMFuncOp>(module.getLoc(), name,
+                                                LLVM::LLVMFunctionType::get(op->getResult(0).getType(), arguments));
   }
   return builder.create<LLVM::CallOp>(op->getLoc(), function, op->getOperands()).getResult();
 }

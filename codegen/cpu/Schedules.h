@@ -8,10 +8,10 @@ namespace tapeout::codegen {
 
 /// What a kernel's function is given, and the region that says what to compute.
 struct KernelFrame {
-  mlir::Block *region;                      // tape ops, ended by tape.yield
-  llvm::SmallVector<mlir::Value> operands;  // pointers
-  llvm::SmallVector<mlir::Value> results;   // pointers
-  mlir::Value begin, end;                   // units to compute
+  mlir::Block *region;                     // tape ops, ended by tape.yield
+  llvm::SmallVector<mlir::Value> operands; // pointers
+  llvm::SmallVector<mlir::Value> results;  // pointers
+  mlir::Value begin, end;                  // units to compute
 
   mlir::Operation *terminator() const { return region->getTerminator(); }
 };
@@ -25,10 +25,14 @@ struct WorkUnits {
 /// Results of one element count, each element computed on its own. Units are rows of the last dimension, in chunks.
 mlir::FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame);
 
-/// Every result is a reduction of one computed tensor, over the same dimensions.
-///   Last dimensions reduced: a unit is a row; 64 partial results by element index, combined by one fixed tree.
-///   Others: a unit is 64 columns; rows in order, blocks of 128 rows first, which keeps long sums accurate.
-mlir::FailureOr<WorkUnits> buildReduction(KernelBuilder &kernel, const KernelFrame &frame);
+/// Reductions over the last dimensions, with what is computed before, between and after them: results have one element
+/// per element of a row, or one per row. A unit is a row; 64 partial results by element index, combined by one fixed
+/// tree.
+mlir::FailureOr<WorkUnits> buildRows(KernelBuilder &kernel, const KernelFrame &frame);
+
+/// Reductions over the same other dimensions of computed tensors, and nothing else. A unit is 64 columns; rows in order,
+/// blocks of 128 rows first, which keeps long sums accurate.
+mlir::FailureOr<WorkUnits> buildColumns(KernelBuilder &kernel, const KernelFrame &frame);
 
 /// Ops that move whole rows: embedding, embedding_grad, split, concatenate.
 ///   embedding: a row is NaN where an id is outside the table, so that the loss reports it.

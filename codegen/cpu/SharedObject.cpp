@@ -71,10 +71,11 @@ void makeVersions(llvm::Module &module) {
   for (llvm::Function *kernel : kernels) {
     llvm::ValueToValueMapTy map;
     llvm::Function *wide = llvm::CloneFunction(kernel, map);
-    wide->setName(kernel->getName() + "_avx512");
+    llvm::StringRef symbol = kernel->getName();
+    symbol.consume_back("_avx2");
+    wide->setName(symbol + "_avx512");
     wide->addFnAttr("target-cpu", kWideCpu);
     wide->addFnAttr("prefer-vector-width", "512");
-    kernel->setName(kernel->getName() + "_avx2");
   }
 }
 
@@ -118,8 +119,9 @@ FailureOr<std::string> link(ArrayRef<std::string> objects, Location loc) {
   auto cleanUp = llvm::make_scope_exit([&] { llvm::sys::fs::remove_directories(folder); });
 
   std::string output = (folder + "/kernels.so").str();
-  std::vector<std::string> arguments = {"ld.lld", "-shared",       "-o", output, "-soname", "tapeout-kernels.so", "--hash-style=gnu",
-                                        "-z",     "noexecstack", "--build-id=none"};
+  std::vector<std::string> arguments = {
+      "ld.lld",           "-shared", "-o",          output,           "-soname", "tapeout-kernels.so",
+      "--hash-style=gnu", "-z",      "noexecstack", "--build-id=none"};
   for (auto [i, object] : llvm::enumerate(objects)) {
     arguments.push_back((folder + "/" + Twine(i) + ".o").str());
     if (!writeFile(arguments.back(), object))
@@ -146,7 +148,8 @@ std::string print(const auto &ir) {
 
 } // namespace
 
-FailureOr<std::string> makeSharedObject(MutableArrayRef<OwningOpRef<ModuleOp>> parts, const std::string &dumpDirectory) {
+FailureOr<std::string> makeSharedObject(MutableArrayRef<OwningOpRef<ModuleOp>> parts,
+                                        const std::string &dumpDirectory) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();

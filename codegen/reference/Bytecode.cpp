@@ -29,7 +29,9 @@ int64_t wrap(int64_t value, unsigned bits) {
     return value & 1;
   return static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
 }
-uint64_t zeroExtended(int64_t value, unsigned bits) { return static_cast<uint64_t>(value) << (64 - bits) >> (64 - bits); }
+uint64_t zeroExtended(int64_t value, unsigned bits) {
+  return static_cast<uint64_t>(value) << (64 - bits) >> (64 - bits);
+}
 
 // IEEE 754-2019 maximum and minimum: NaN wins, -0 is below +0.
 double maximum(double a, double b) {
@@ -64,7 +66,8 @@ void execute(const Instruction &in, Lanes *registers, const Block &block) {
   // Sums and products wrap: computed as unsigned numbers, which have the same bits.
   auto binaryU = [&](auto f) {
     each([&](int64_t k) {
-      r.i[k] = wrap(static_cast<int64_t>(f(zeroExtended(a.i[k], in.operandBits), zeroExtended(b.i[k], in.operandBits))), in.bits);
+      r.i[k] = wrap(static_cast<int64_t>(f(zeroExtended(a.i[k], in.operandBits), zeroExtended(b.i[k], in.operandBits))),
+                    in.bits);
     });
   };
   auto load = [&](auto *out) {
@@ -152,7 +155,8 @@ bool Bytecode::isUniform(const Instruction &in) const {
     return true;
   if (in.opcode == Opcode::LoadF || in.opcode == Opcode::LoadI)
     return scalarInputs_[in.input];
-  return in.opcode != Opcode::LoadIndex && uniform_[in.operands[0]] && uniform_[in.operands[1]] && uniform_[in.operands[2]];
+  return in.opcode != Opcode::LoadIndex && uniform_[in.operands[0]] && uniform_[in.operands[1]] &&
+         uniform_[in.operands[2]];
 }
 
 void Bytecode::append(const Instruction &instruction) {

@@ -1,7 +1,7 @@
 // The scalar body of an op as a flat list of instructions over registers, run on up to 256 elements at a time.
 //
-// A register holds one value per element: a double, or an integer of 64 bits (i1 as 0 or 1, narrower ones sign-extended).
-// Every value of the body has a register of its own, so nothing is ever overwritten.
+// A register holds one value per element: a double, or an integer of 64 bits (i1 as 0 or 1, narrower ones
+// sign-extended). Every value of the body has a register of its own, so nothing is ever overwritten.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ namespace tapeout::codegen::reference {
 using Values = std::vector<double>; // of one tensor, row-major
 
 /// Computes the results of an op from its operands. Outputs arrive with their size, all 0.
-using Evaluator = std::function<mlir::LogicalResult(llvm::ArrayRef<const Values *> inputs, llvm::ArrayRef<Values *> outputs)>;
+using Evaluator =
+    std::function<mlir::LogicalResult(llvm::ArrayRef<const Values *> inputs, llvm::ArrayRef<Values *> outputs)>;
 
 /// Asks the op's interfaces; only products, lookups, split and concatenate have evaluators of their own. The op must
 /// outlive the evaluator. Fails with a diagnostic for an op that cannot be computed.

@@ -19,7 +19,8 @@ void widen(func::FuncOp function) {
   AttrTypeReplacer replacer;
   replacer.addReplacement([](FloatType type) -> Type { return Float64Type::get(type.getContext()); });
   // Numbers stay as they are: those of ops are f64 already.
-  replacer.addReplacement([](FloatAttr number) { return std::pair<Attribute, WalkResult>(number, WalkResult::skip()); });
+  replacer.addReplacement(
+      [](FloatAttr number) { return std::pair<Attribute, WalkResult>(number, WalkResult::skip()); });
   replacer.recursivelyReplaceElementsIn(function, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
 }
 
@@ -33,7 +34,11 @@ LogicalResult checkRandomKeys(func::FuncOp function) {
   return failure(result.wasInterrupted());
 }
 
-RankedTensorType typeOf(const Tensor &tensor) { return RankedTensorType::get(tensor.shape, tensor.elementType); }
+bool hasType(const Tensor &tensor, Type type) {
+  auto expected = cast<RankedTensorType>(type);
+  return tensor.elementType == expected.getElementType() && ArrayRef(tensor.shape) == expected.getShape() &&
+         tensor.values.size() == tape::elementCount(type);
+}
 } // namespace
 
 FailureOr<Interpreter> Interpreter::create(func::FuncOp function, Precision precision) {
@@ -124,7 +129,7 @@ FailureOr<std::vector<Tensor>> Interpreter::run(ArrayRef<Tensor> arguments) cons
   Block &body = function_.get().getBody().front();
   std::vector<Values> slots(slotCount_);
   for (auto [i, argument] : llvm::enumerate(arguments)) {
-    if (typeOf(argument) != type_.getInput(i) || argument.values.size() != tape::elementCount(type_.getInput(i)))
+    if (!hasType(argument, type_.getInput(i)))
       return fail("argument " + Twine(i) + " has not the type or the number of elements that the function takes");
     slots[i] = argument.values;
     roundTo(tape::elementOf(body.getArgument(i)), slots[i]);

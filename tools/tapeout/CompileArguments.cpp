@@ -19,6 +19,7 @@ void CompileArguments::addTo(CLI::App &command) {
       ->check(CLI::IsMember({"cross_entropy", "mean_squared_error"}));
   command.add_option("--freeze", freeze, "Parameters that are not trained: name patterns with * and ?");
   command.add_option("--no-decay", noDecay, "Parameters without weight decay: name patterns with * and ?");
+  command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
   command.add_option("--threads", threads, "Compile threads (default: one per processor)");
   command.add_option("--save-ir", saveIr, "Folder for the IR after every pass");
 
@@ -60,6 +61,7 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   result.training.ignoreIndex = graph.ignoreIndex;
   result.training.optimizer = optimizer;
   result.training.noDecay = noDecay;
+  result.training.fusion = !noFusion;
   result.freeze = freeze;
   result.threads = threads;
   result.saveIr = saveIr;
@@ -102,6 +104,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
       return Status::error(ExitCode::BadConfig, fmt::format("the optimizer {} has no hyperparameter {}", optimizer,
                                                             kHyperparameterNames[static_cast<size_t>(name)]));
   result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", target, result.batch, optimizer, result.training.loss);
+  if (noFusion)
+    result.describe += " --no-fusion";
   for (const std::string &pattern : freeze)
     result.describe += fmt::format(" --freeze '{}'", pattern);
   for (const std::string &pattern : noDecay)

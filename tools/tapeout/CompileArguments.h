@@ -22,6 +22,7 @@ struct CompileArguments {
   std::vector<std::string> freeze, noDecay;
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed;
   unsigned threads = 0;
+  bool noFusion = false;
   std::string saveIr;
 
   void addTo(CLI::App &command);
