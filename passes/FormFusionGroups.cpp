@@ -108,7 +108,7 @@ private:
     uint64_t elements = tape::elementCount(op->getResult(0).getType());
     if (auto reduce = dyn_cast<tape::ReduceOp>(op)) {
       node.elements = tape::elementCount(reduce.getOperand().getType());
-      bool rows = reduce.getDimensions().back() + 1 == tape::rankOf(reduce.getOperand());
+      bool rows = tape::reducesRows(reduce);
       node.kind = rows ? NodeKind::RowReduction : NodeKind::ColumnReduction;
       node.columns = rows ? node.elements / elements : columnKey(reduce);
     } else if (elements > 1 && !readsMemory(op)) {

@@ -24,8 +24,7 @@ FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) 
   }
   if (!reduction)
     return buildElementwise(kernel, frame);
-  bool reducesRows = reduction.getDimensions().back() + 1 == tape::rankOf(reduction.getOperand());
-  return reducesRows ? buildRows(kernel, frame) : buildColumns(kernel, frame);
+  return tape::reducesRows(reduction) ? buildRows(kernel, frame) : buildColumns(kernel, frame);
 }
 
 LogicalResult checkTypes(plan::KernelOp kernel) {

@@ -55,7 +55,10 @@ View IterationSpace::rowMajor(bool withReduced) const {
 
 bool IterationSpace::isRowMajor(const View &view, bool withReduced) const {
   View expected = rowMajor(withReduced);
-  return view.offset == 0 && view.strides == expected.strides;
+  for (auto [i, dimension] : llvm::enumerate(dimensions_))
+    if (dimension.extent != 1 && view.strides[i] != expected.strides[i])
+      return false;
+  return view.offset == 0;
 }
 
 uint64_t IterationSpace::elementCount() const {

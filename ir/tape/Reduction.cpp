@@ -17,6 +17,10 @@ void registerReductionOps(TapeDialect &dialect) {
       >(dialect);
 }
 
+bool reducesRows(ReduceOp op) {
+  return llvm::all_of(shapeOf(op.getOperand()).drop_front(op.getDimensions().back() + 1), [](int64_t extent) { return extent == 1; });
+}
+
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = shapeOf(adaptor.getOperand()), dimensions = adaptor.getDimensions();

@@ -7,4 +7,7 @@
 
 namespace tapeout::tape {
 void registerReductionOps(TapeDialect &dialect);
+
+/// Whether each result combines consecutive elements: no kept dimension of more than one index lies behind the reduced ones.
+bool reducesRows(ReduceOp op);
 } // namespace tapeout::tape

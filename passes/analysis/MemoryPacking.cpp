@@ -95,14 +95,8 @@ uint64_t bestFit(const std::vector<Interval> &occupied, uint64_t size) {
 
 } // namespace
 
-Packing packMemory(const std::vector<LiveBuffer> &buffers) {
-  uint32_t instructions = 0;
-  for (const LiveBuffer &buffer : buffers)
-    instructions = std::max(instructions, buffer.end);
-  std::vector<uint32_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return buffers[a].bytes > buffers[b].bytes; });
-
+/// Places the buffers in the given order.
+static Packing placeInOrder(const std::vector<LiveBuffer> &buffers, const std::vector<uint32_t> &order, uint32_t instructions) {
   Packing packing;
   packing.offsets.resize(buffers.size());
   OccupiedBytes placed(instructions);
@@ -114,6 +108,33 @@ Packing packMemory(const std::vector<LiveBuffer> &buffers) {
     placed.add(buffers[index], packing.offsets[index]);
   }
   return packing;
+}
+
+Packing packMemory(const std::vector<LiveBuffer> &buffers) {
+  uint32_t instructions = 0;
+  for (const LiveBuffer &buffer : buffers)
+    instructions = std::max(instructions, buffer.end);
+  auto duration = [&](uint32_t i) { return uint64_t(buffers[i].end - buffers[i].begin + 1); };
+  auto bytes = [&](uint32_t i) { return buffers[i].bytes; };
+  auto area = [&](uint32_t i) { return buffers[i].bytes * duration(i); };
+
+  Packing best;
+  auto tryOrder = [&](auto key) {
+    std::vector<uint32_t> order(buffers.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) > key(b); });
+    Packing packing = placeInOrder(buffers, order, instructions);
+    if (best.offsets.empty() || packing.bytes < best.bytes)
+      best = std::move(packing);
+  };
+  constexpr size_t kManyBuffers = 10000; // a packing of so many takes about a second
+  tryOrder(bytes);
+  bool again = buffers.size() <= kManyBuffers;
+  if (again && best.bytes != peakLiveBytes(buffers)) // else nothing can be better
+    tryOrder(area);
+  if (again && best.bytes != peakLiveBytes(buffers))
+    tryOrder(duration);
+  return best;
 }
 
 uint64_t peakLiveBytes(const std::vector<LiveBuffer> &buffers) {

@@ -17,8 +17,9 @@ struct Packing {
   uint64_t bytes = 0;            ///< size of the arena
 };
 
-/// Places larger buffers first, each at the tightest gap among those live at the same time (best fit by size, as in
-/// "Efficient Memory Management for Deep Neural Net Inference", Pisarchyk and Lee 2020). Sizes must be multiples of
+/// Places one buffer after the other, each at the tightest gap among those live at the same time: largest first (best fit
+/// by size, as in "Efficient Memory Management for Deep Neural Net Inference", Pisarchyk and Lee 2020), by size times
+/// duration, and by duration; the smallest arena of the three wins (of very many buffers only the first is tried). Sizes must be multiples of
 /// the wanted alignment: offsets then are, too. Equal input gives equal output.
 Packing packMemory(const std::vector<LiveBuffer> &buffers);
 

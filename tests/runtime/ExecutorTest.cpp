@@ -1,4 +1,5 @@
-// Programs give the right numbers, the same bits on every thread count and instruction set, and memory faults are found.
+// Programs give the right numbers, the same bits on every thread count and instruction set, and memory faults are
+// found.
 #include "runtime/Executor.h"
 
 #include "runtime/State.h"
@@ -165,7 +166,8 @@ TEST(MemoryCheck, FindsOverlappingLiveSlots) {
   plan.programs[0]->instructions[2]->body.AsMatmul()->b = slotIndex(plan, "labels");
   Machine machine(plan, kChecked);
   EXPECT_EQ(machine.status.code(), ExitCode::BadData);
-  EXPECT_NE(machine.status.message().find("instruction 3 (layer 'loss') reads 'difference' after 'gradient' was written over"),
+  EXPECT_NE(machine.status.message().find(
+                "instruction 3 (layer 'loss') reads 'difference' after 'gradient' was written over"),
             std::string::npos)
       << machine.status.message();
 }

@@ -28,8 +28,8 @@ protected:
   void SetUp() override {
     writeRegressionData(folder, 100);
     std::vector<uint8_t> plan = serialize(regressionPlan()), kernels = kernelBytes();
-    Status status = writePackage(TAPEOUT_RUNNER, {{SectionKind::Plan, "", plan, ""}, {SectionKind::CpuKernels, "", kernels, ""}},
-                                 executable);
+    Status status = writePackage(
+        TAPEOUT_RUNNER, {{SectionKind::Plan, "", plan, ""}, {SectionKind::CpuKernels, "", kernels, ""}}, executable);
     ASSERT_TRUE(status.isOk()) << status.message();
   }
 
@@ -48,7 +48,8 @@ protected:
     pointers.push_back(nullptr);
     pid_t child = fork();
     if (child == 0) {
-      if (!std::freopen(folder.file("out").c_str(), "w", stdout) || !std::freopen(folder.file("err").c_str(), "w", stderr))
+      if (!std::freopen(folder.file("out").c_str(), "w", stdout) ||
+          !std::freopen(folder.file("err").c_str(), "w", stderr))
         _exit(126);
       execv(program.c_str(), pointers.data());
       _exit(127);
@@ -59,7 +60,8 @@ protected:
   Outcome finish(pid_t child) {
     int status = 0;
     waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), readText(folder.file("out")), readText(folder.file("err"))};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), readText(folder.file("out")),
+            readText(folder.file("err"))};
   }
 
   Outcome run(const std::string &words) { return finish(start(executable, words)); }
@@ -77,7 +79,9 @@ protected:
 const std::string kTrain = "--data @x.npy --labels @y.npy --threads 2 ";
 
 TEST_F(Runner, TrainsEvaluatesAndExports) {
-  Outcome outcome = run(kTrain + "--steps 200 --lr 0.1 --log-dir @log --eval-data @x.npy --eval-labels @y.npy --export @w --check-memory");
+  Outcome outcome =
+      run(kTrain +
+          "--steps 200 --lr 0.1 --log-dir @log --eval-data @x.npy --eval-labels @y.npy --export @w --check-memory");
   ASSERT_EQ(outcome.code, 0) << outcome.error;
   EXPECT_NE(outcome.out.find("regression: 16 samples per step, 2 threads"), std::string::npos) << outcome.out;
   EXPECT_TRUE(std::filesystem::exists(folder.file("log/metrics.jsonl")));

@@ -113,7 +113,8 @@ TEST(State, ImportConvertsTypes) {
 TEST(State, ImportListsEverythingThatDoesNotFit) {
   TemporaryFolder folder;
   auto writer = SafetensorsWriter::create(
-      folder.file("w"), {{"linear.weight", TensorType::F32, {1, 8}}, {"extra.a", TensorType::F32, {}}, {"extra.b", TensorType::F32, {}}});
+      folder.file("w"),
+      {{"linear.weight", TensorType::F32, {1, 8}}, {"extra.a", TensorType::F32, {}}, {"extra.b", TensorType::F32, {}}});
   std::vector<float> values(10);
   ASSERT_TRUE(writer->write(values.data(), 40).isOk() && writer->commit().isOk());
   plan::PlanT source = regressionPlan();
@@ -124,7 +125,8 @@ TEST(State, ImportListsEverythingThatDoesNotFit) {
   Machine machine(source);
   Status status = importParameters(*machine.executor, folder.file("w"));
   EXPECT_EQ(status.code(), ExitCode::BadData);
-  for (const char *part : {"1 missing: second", "linear.weight (F32 [1, 8] instead of [8, 1])", "2 unknown: extra.a, extra.b"})
+  for (const char *part :
+       {"1 missing: second", "linear.weight (F32 [1, 8] instead of [8, 1])", "2 unknown: extra.a, extra.b"})
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   EXPECT_EQ(importParameters(*machine.executor, folder.file("none")).code(), ExitCode::MissingInput);
 }
@@ -165,8 +167,15 @@ TEST(State, ConfigTakesDefaultsAndValues) {
 TEST(State, HyperparametersHaveRanges) {
   EXPECT_TRUE(checkHyperparameter("lr", 0.5, "--lr").isOk());
   EXPECT_TRUE(checkHyperparameter("seed", 9007199254740991.0, "--seed").isOk());
-  for (auto [name, value] : {std::pair("lr", -1.0), {"lr", NAN}, {"beta2", 1.0}, {"momentum", 1.5}, {"schedule", 3.0},
-                             {"schedule", 0.5}, {"seed", 9007199254740992.0}, {"warmup_steps", 1.5}, {"min_lr_ratio", 2.0},
+  for (auto [name, value] : {std::pair("lr", -1.0),
+                             {"lr", NAN},
+                             {"beta2", 1.0},
+                             {"momentum", 1.5},
+                             {"schedule", 3.0},
+                             {"schedule", 0.5},
+                             {"seed", 9007199254740992.0},
+                             {"warmup_steps", 1.5},
+                             {"min_lr_ratio", 2.0},
                              {"unknown", 1.0}})
     EXPECT_EQ(checkHyperparameter(name, value, "--x").code(), ExitCode::BadConfig) << name << value;
 }

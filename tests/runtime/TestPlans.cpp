@@ -80,7 +80,8 @@ public:
     program.instructions.push_back(std::move(instruction));
   }
 
-  void launch(plan::ProgramT &program, uint32_t kernel, std::vector<uint32_t> arguments, uint32_t layer, uint8_t phase) {
+  void launch(plan::ProgramT &program, uint32_t kernel, std::vector<uint32_t> arguments, uint32_t layer,
+              uint8_t phase) {
     plan::LaunchT launch;
     launch.kernel = kernel;
     launch.arguments = std::move(arguments);
@@ -150,7 +151,7 @@ plan::PlanT regressionPlan() {
   uint32_t meanSquare = b.kernel("mean_square", 1, 2, 1);
   uint32_t sgd = b.kernel("sgd", kWidth, 7, 2);
   uint32_t countStep = b.kernel("count_step", 1, 2, 1);
-  uint32_t squareSum = b.kernel("square_sum", 1, 4, 2);
+  uint32_t squareSum = b.kernel("square_sum", 1, 3, 2);
 
   plan::ProgramT &step = b.program("step");
   b.name(step.inputs, "x", x);
@@ -170,7 +171,7 @@ plan::PlanT regressionPlan() {
   b.name(evaluate.outputs, "count", count);
   b.add(evaluate, matmul(x, w, prediction, kBatch, 1, kWidth, false), 0, 0);
   b.launch(evaluate, differenceKernel, {prediction, y, difference}, 1, 1);
-  b.launch(evaluate, squareSum, {difference, y, lossSum, count}, 1, 1);
+  b.launch(evaluate, squareSum, {difference, lossSum, count}, 1, 1);
   return std::move(b.plan);
 }
 
@@ -228,7 +229,8 @@ std::string readText(const std::string &path) {
 }
 
 void writeNpy(const std::string &path, const std::vector<int64_t> &shape, const std::vector<float> &values) {
-  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
   header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   uint16_t length = header.size();
@@ -258,7 +260,8 @@ void writeRegressionData(const TemporaryFolder &folder, int64_t samples) {
 std::string writeTestPackage(const TemporaryFolder &folder, const plan::PlanT &plan) {
   std::vector<uint8_t> planBytes = serialize(plan), kernels = kernelBytes();
   std::string path = folder.file("model");
-  Status status = writePackage("", {{SectionKind::Plan, "cpu", planBytes, ""}, {SectionKind::CpuKernels, "cpu", kernels, ""}}, path);
+  Status status = writePackage(
+      "", {{SectionKind::Plan, "cpu", planBytes, ""}, {SectionKind::CpuKernels, "cpu", kernels, ""}}, path);
   EXPECT_TRUE(status.isOk()) << status.message();
   return path;
 }

@@ -13,19 +13,27 @@ namespace tapeout::inspect {
 
 namespace {
 
+/// What a node is called in a list: a kernel by its ops.
+std::string partName(const Node &node) {
+  if (node.kind != NodeKind::Kernel)
+    return node.title;
+  std::string text;
+  for (const std::string &part : node.parts)
+    text += (text.empty() ? "" : " + ") + part;
+  return text;
+}
+
 /// Several different ops as one node: its parts are what was drawn before.
 void absorbPart(Node &into, const Node &node) {
   if (into.kind != NodeKind::Several) {
-    bool isKernel = into.kind == NodeKind::Kernel;
-    if (!isKernel)
-      into.parts = {into.title};
+    into.parts = {partName(into)};
+    into.title = into.kind == NodeKind::Kernel ? "kernels" : "ops";
     into.kind = NodeKind::Several;
-    into.title = isKernel ? "kernels" : "ops";
   }
-  if (node.kind == NodeKind::Op)
-    into.parts.push_back(node.title);
-  else
+  if (node.kind == NodeKind::Several)
     into.parts.insert(into.parts.end(), node.parts.begin(), node.parts.end());
+  else
+    into.parts.push_back(partName(node));
   into.count = std::max(into.count, node.count);
   into.heavy |= node.heavy;
   into.type = node.type;

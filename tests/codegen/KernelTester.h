@@ -1,0 +1,114 @@
+// Compiles plan.kernel ops given as text and runs them: each instruction set, several divisions of units, equal bits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tapeout::codegen {
+
+struct CompiledKernel;
+
+/// An aligned buffer between two guards that notices writes outside it.
+class Tensor {
+public:
+  template <typename T> static Tensor of(const std::vector<T> &values) {
+    Tensor tensor(values.size() * sizeof(T));
+    std::memcpy(tensor.data(), values.data(), values.size() * sizeof(T));
+    return tensor;
+  }
+  template <typename T> static Tensor empty(int64_t elements) { return Tensor(elements * sizeof(T)); }
+
+  void *data() const { return bytes_.get() + kGuard; }
+  template <typename T> std::vector<T> values() const {
+    std::vector<T> result(size_ / sizeof(T));
+    std::memcpy(result.data(), data(), size_);
+    return result;
+  }
+  Tensor clone() const {
+    Tensor copy(size_);
+    std::memcpy(copy.data(), data(), size_);
+    return copy;
+  }
+  bool sameBits(const Tensor &other) const { return std::memcmp(data(), other.data(), size_) == 0; }
+  bool guardsIntact() const {
+    for (size_t i = 0; i < kGuard; ++i)
+      if (bytes_.get()[i] != kPattern || bytes_.get()[kGuard + size_ + i] != kPattern)
+        return false;
+    return true;
+  }
+
+private:
+  static constexpr size_t kGuard = 128;
+  static constexpr uint8_t kPattern = 0xCD;
+  explicit Tensor(size_t size)
+      : size_(size), bytes_(static_cast<uint8_t *>(aligned_alloc(64, (size + 2 * kGuard + 63) / 64 * 64)), &free) {
+    std::memset(bytes_.get(), kPattern, size + 2 * kGuard);
+  }
+
+  size_t size_;
+  std::shared_ptr<uint8_t> bytes_;
+};
+
+inline std::vector<float> randomFloats(int64_t count, float low, float high, unsigned seed = 1) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> distribution(low, high);
+  std::vector<float> values(count);
+  for (float &value : values)
+    value = distribution(generator);
+  return values;
+}
+
+class KernelTester {
+public:
+  /// `kernels`: the text of plan.kernel ops.
+  explicit KernelTester(const std::string &kernels, unsigned threads = 1);
+  ~KernelTester();
+
+  bool loaded() const { return library_ != nullptr; }
+  /// Error messages of parsing and compiling.
+  const std::string &messages() const { return messages_; }
+  /// Of the kernel; 0 when there is no such kernel.
+  uint64_t units(const std::string &symbol) const;
+
+  /// Runs the kernel on copies of its arguments, operands first. Results come back; all ways to run it must agree.
+  /// inPlace[i] names the operand whose buffer result i takes, or -1.
+  std::vector<Tensor> run(const std::string &symbol, const std::vector<Tensor> &operands,
+                          const std::vector<Tensor> &results, const std::vector<int> &inPlace = {});
+
+private:
+  friend std::vector<float> runErf(const std::vector<float> &inputs);
+  KernelTester() = default;
+  void load(const std::string &sharedObject);
+  const CompiledKernel *find(const std::string &symbol) const;
+
+  std::string messages_;
+  std::vector<CompiledKernel> kernels_;
+  void *library_ = nullptr;
+  int file_ = -1; // open as long as the library: dlopen recognises libraries by path
+};
+
+/// No tape op is erf alone: a kernel of math.erf, as the body of gelu has it.
+std::vector<float> runErf(const std::vector<float> &inputs);
+
+/// Replaces every $ in a text.
+inline std::string substitute(std::string text, const std::string &value) {
+  for (size_t at; (at = text.find('$')) != std::string::npos;)
+    text.replace(at, 1, value);
+  return text;
+}
+
+inline void expectNear(const std::vector<float> &actual, const std::vector<double> &expected, double relative,
+                       double absolute, const std::string &what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i)
+    ASSERT_NEAR(actual[i], expected[i], relative * std::fabs(expected[i]) + absolute) << what << " element " << i;
+}
+
+} // namespace tapeout::codegen

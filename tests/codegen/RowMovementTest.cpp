@@ -1,0 +1,116 @@
+// embedding, embedding_grad, split and concatenate.
+#include "tests/codegen/KernelTester.h"
+
+#include <cmath>
+
+namespace tapeout::codegen {
+namespace {
+
+const int64_t kWidths[] = {1, 15, 17, 64, 150};
+constexpr int64_t kRows = 10, kTokens = 37;
+
+std::string kernels() {
+  std::string text;
+  for (int64_t width : kWidths)
+    text += substitute(R"(
+plan.kernel @embedding_$ { ^bb0(%t: tensor<10x$xf32>, %i: tensor<37xi32>):
+  %r = tape.embedding %t[%i] : tensor<10x$xf32>, tensor<37xi32>
+  tape.yield %r : tensor<37x$xf32> }
+plan.kernel @gradient_$ { ^bb0(%i: tensor<37xi32>, %g: tensor<37x$xf32>):
+  %r = tape.embedding_grad %i, %g rows 10 : tensor<37xi32>, tensor<37x$xf32>
+  tape.yield %r : tensor<10x$xf32> }
+plan.kernel @split_$ { ^bb0(%a: tensor<5x6x$xf32>):
+  %r:3 = tape.split %a dim 1 into 3 : tensor<5x6x$xf32>
+  tape.yield %r#0, %r#1, %r#2 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32> }
+plan.kernel @concatenate_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x2x$xf32>):
+  %r = tape.concatenate %b, %a, %b dim 1 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32>
+  tape.yield %r : tensor<5x6x$xf32> }
+)",
+                       std::to_string(width));
+  return text + R"(
+plan.kernel @long { ^bb0(%a: tensor<2x5000xi64>):
+  %r:2 = tape.split %a dim 0 into 2 : tensor<2x5000xi64>
+  tape.yield %r#1, %r#0 : tensor<1x5000xi64>, tensor<1x5000xi64> }
+)";
+}
+
+class RowMovementTest : public testing::Test {
+protected:
+  static void SetUpTestSuite() { kernels_ = new KernelTester(kernels(), 2); }
+  static void TearDownTestSuite() { delete kernels_; }
+  void SetUp() override { ASSERT_TRUE(kernels_->loaded()) << kernels_->messages(); }
+  static std::vector<int32_t> ids() { // some outside the table, many repeated
+    std::vector<int32_t> result(kTokens);
+    for (int64_t i = 0; i < kTokens; ++i)
+      result[i] = i * 7 % kRows;
+    result[5] = -1;
+    result[36] = kRows;
+    result[20] = INT32_MIN;
+    return result;
+  }
+  static KernelTester *kernels_;
+};
+KernelTester *RowMovementTest::kernels_;
+
+TEST_F(RowMovementTest, EmbeddingReadsRowsAndMarksIdsOutsideTheTable) {
+  for (int64_t width : kWidths) {
+    auto table = randomFloats(kRows * width, -1, 1);
+    auto result = kernels_
+                      ->run("embedding_" + std::to_string(width), {Tensor::of(table), Tensor::of(ids())},
+                            {Tensor::empty<float>(kTokens * width)})[0]
+                      .values<float>();
+    for (int64_t i = 0; i < kTokens * width; ++i) {
+      int32_t id = ids()[i / width];
+      if (id < 0 || id >= kRows) {
+        ASSERT_TRUE(std::isnan(result[i])) << width << " " << i;
+      } else {
+        ASSERT_EQ(result[i], table[id * width + i % width]) << width << " " << i;
+      }
+    }
+  }
+}
+
+TEST_F(RowMovementTest, EmbeddingGradientAddsInTheOrderOfIds) {
+  for (int64_t width : kWidths) {
+    auto gradient = randomFloats(kTokens * width, -1, 1);
+    std::vector<float> expected(kRows * width, 0.0f);
+    for (int64_t i = 0; i < kTokens * width; ++i)
+      if (int32_t id = ids()[i / width]; id >= 0 && id < kRows)
+        expected[id * width + i % width] += gradient[i];
+    auto result = kernels_->run("gradient_" + std::to_string(width), {Tensor::of(ids()), Tensor::of(gradient)},
+                                {Tensor::empty<float>(kRows * width)});
+    EXPECT_EQ(result[0].values<float>(), expected) << width;
+  }
+}
+
+TEST_F(RowMovementTest, PartsAreCutAndJoined) {
+  for (int64_t width : kWidths) {
+    auto whole = randomFloats(30 * width, -1, 1);
+    std::vector<Tensor> empty(3, Tensor::empty<float>(10 * width));
+    auto parts = kernels_->run("split_" + std::to_string(width), {Tensor::of(whole)}, empty);
+    for (int64_t i = 0; i < 30 * width; ++i) {
+      int64_t row = i / (6 * width), part = i / (2 * width) % 3, rest = i % (2 * width);
+      ASSERT_EQ(parts[part].values<float>()[row * 2 * width + rest], whole[i]) << width << " " << i;
+    }
+    auto joined =
+        kernels_
+            ->run("concatenate_" + std::to_string(width), {parts[0], parts[1]}, {Tensor::empty<float>(30 * width)})[0]
+            .values<float>();
+    for (int64_t i = 0; i < 30 * width; ++i) {
+      int64_t row = i / (6 * width), part = i / (2 * width) % 3, rest = i % (2 * width), from = part == 1 ? 0 : 1;
+      ASSERT_EQ(joined[i], parts[from].values<float>()[row * 2 * width + rest]) << width << " " << i;
+    }
+  }
+}
+
+TEST_F(RowMovementTest, LongRowsAreSharedAndResultsMayBeInAnyOrder) {
+  std::vector<int64_t> whole(10000);
+  std::iota(whole.begin(), whole.end(), 0);
+  EXPECT_GT(kernels_->units("long"), 1u);
+  auto parts = kernels_->run("long", {Tensor::of(whole)}, {Tensor::empty<int64_t>(5000), Tensor::empty<int64_t>(5000)});
+  EXPECT_EQ(parts[0].values<int64_t>(), std::vector<int64_t>(whole.begin() + 5000, whole.end()));
+  EXPECT_EQ(parts[1].values<int64_t>(), std::vector<int64_t>(whole.begin(), whole.begin() + 5000));
+}
+
+} // namespace
+} // namespace tapeout::codegen
