@@ -124,11 +124,8 @@ FailureOr<WorkUnits> buildColumns(KernelBuilder &kernel, const KernelFrame &fram
   ArrayRef<int64_t> dimensions = ops.front().getDimensions();
   for (auto [d, extent] : llvm::enumerate(tape::shapeOf(roots.front())))
     extents[int64_t(d) < dimensions.front() ? 0 : int64_t(d) <= dimensions.back() ? 1 : 2] *= extent;
-  SmallVector<Dimension> start{{extents[0], false}, {extents[1], true}};
-  if (extents[2] > 1)
-    start.push_back({extents[2], false});
-
-  IterationSpace space(start);
+  // The last dimension stays, also as a single column: it is the one that vectors run along.
+  IterationSpace space({{extents[0], false}, {extents[1], true}, {extents[2], false}});
   FailureOr<Expression> expression = Expression::build(roots, space);
   if (failed(expression))
     return failure();

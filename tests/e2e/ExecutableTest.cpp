@@ -94,11 +94,14 @@ protected:
   }
 
   /// Words separated by spaces; "@name" is a file of `folder`, "%name" one of all tests.
-  static std::vector<std::string> split(const std::string &folder, const std::string &program, const std::string &text) {
+  static std::vector<std::string> split(const std::string &folder, const std::string &program,
+                                        const std::string &text) {
     std::vector<std::string> words = {program};
     std::istringstream stream(text);
     for (std::string word; stream >> word;)
-      words.push_back(word[0] == '@' ? folder + "/" + word.substr(1) : word[0] == '%' ? shared_ + "/" + word.substr(1) : word);
+      words.push_back(word[0] == '@'   ? folder + "/" + word.substr(1)
+                      : word[0] == '%' ? shared_ + "/" + word.substr(1)
+                                       : word);
     return words;
   }
   static Outcome runIn(const std::string &folder, const std::string &program, const std::string &text) {
@@ -140,10 +143,12 @@ protected:
   }
 
   /// Ten steps of the executable and of the interpreter, which gets the options that the executable was compiled with.
-  void compareWithInterpreter(const std::string &model, const std::string &suffix, const std::string &options, const std::string &run) {
+  void compareWithInterpreter(const std::string &model, const std::string &suffix, const std::string &options,
+                              const std::string &run) {
     expectRun(0, model + suffix, run + " --steps 10 --log-dir @log");
     Outcome interpreted =
-        runIn(folder_, kTapeout, fmt::format("interpret %{}.tape {} {} --steps 10 --precision fp32", model, options, run));
+        runIn(folder_, kTapeout,
+              fmt::format("interpret %{}.tape {} {} --steps 10 --precision fp32", model, options, run));
     ASSERT_EQ(interpreted.code, 0) << interpreted.error;
     for (const char *key : {"loss", "grad_norm", "lr"}) {
       std::vector<double> actual = column(get("log/metrics.jsonl"), key), expected = column(interpreted.out, key);
@@ -268,7 +273,8 @@ TEST_F(ExecutableTest, FrozenParametersKeepTheirBits) {
   ASSERT_TRUE(before.isOk() && after.isOk());
   for (const TensorEntry &entry : before->tensors()) {
     auto old = before->data(entry), trained = after->data(*after->find(entry.name));
-    EXPECT_EQ(std::equal(old.begin(), old.end(), trained.begin(), trained.end()), entry.name.starts_with("layers.0.")) << entry.name;
+    bool isSame = std::equal(old.begin(), old.end(), trained.begin(), trained.end());
+    EXPECT_EQ(isSame, entry.name.starts_with("layers.0.")) << entry.name;
   }
 }
 

@@ -37,8 +37,9 @@ driver::CompileOptions Golden::options() const {
   options.training.optimizer = settings().at("optimizer");
   for (const std::string prefix : settings().at("frozen"))
     options.freeze.push_back(prefix + "*");
+  const nlohmann::json &values = settings().at("hyperparameters");
   for (size_t i = 0; i < kHyperparameterCount; ++i)
-    if (auto found = settings().at("hyperparameters").find(kHyperparameterNames[i]); found != settings().at("hyperparameters").end())
+    if (auto found = values.find(kHyperparameterNames[i]); found != values.end())
       options.overrides[static_cast<Hyperparameter>(i)] = *found;
   return options;
 }
@@ -74,7 +75,8 @@ driver::NamedTensors Golden::batch(int64_t step, const std::map<std::string, mli
   driver::NamedTensors tensors;
   for (auto [name, type] : types) {
     int64_t count = type.getNumElements();
-    tensors[name] = {type.getElementType(), type.getShape().vec(), name == "labels" ? labels(number, count) : data(number, count)};
+    tensors[name] = {type.getElementType(), type.getShape().vec(),
+                     name == "labels" ? labels(number, count) : data(number, count)};
   }
   return tensors;
 }

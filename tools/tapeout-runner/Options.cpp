@@ -31,7 +31,7 @@ constexpr std::array<const char *, 3> kScheduleNames = {"constant", "linear", "c
 /// Values from CLI11 before they are checked.
 struct Parsed {
   std::array<double, kHyperparameterOptions.size()> hyperparameters = {};
-  std::string schedule, plan, prompt;
+  std::string schedule, plan, prompt, isa;
   uint64_t steps = 0, seed = 0;
 };
 
@@ -48,6 +48,8 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
     app.add_option("--schedule", parsed.schedule,
                    "learning rate over the steps: constant, linear or cosine" + defaultText("schedule"));
   app.add_option("--seed", parsed.seed, "of parameters, data order, dropout and sampling");
+  app.add_option("--isa", parsed.isa, "avx2 or avx512; the results do not depend on it [the widest there is]")
+      ->check(CLI::IsMember({"avx2", "avx512"}));
   app.add_option("--threads", options.threads, "threads; the results do not depend on it [all]")
       ->check(CLI::Range(1, 1024));
 
@@ -123,6 +125,8 @@ Status takeHyperparameters(const CLI::App &app, const Parsed &parsed, Options &o
   }
   if (isGiven("--generate"))
     options.generate = parsed.prompt;
+  if (isGiven("--isa"))
+    options.isa = parsed.isa == "avx512" ? rt::CpuIsa::Avx512 : rt::CpuIsa::Avx2;
   return Status::ok();
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/Plan.h"
 #include "runtime/State.h"
 #include "runtime/base/Status.h"
+#include "runtime/device/cpu/CpuIsa.h"
 
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,7 @@ struct Options {
   rt::HyperparameterValues hyperparameters; ///< those given on the command line
   std::optional<uint64_t> seed;
   int threads = 0; ///< 0: all
+  std::optional<rt::CpuIsa> isa; ///< none: the widest there is
 
   std::string logDirectory;
   std::string checkpointDirectory;

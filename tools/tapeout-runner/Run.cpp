@@ -66,7 +66,7 @@ Status Run::operator()() {
   TAPEOUT_RETURN_IF_ERROR(checkCheckpointDirectory());
   Result<std::unique_ptr<Executor>> executor =
       Executor::create(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
-                       {.threads = options_.threads, .isa = {}, .checkMemory = options_.checkMemory});
+                       {.threads = options_.threads, .isa = options_.isa, .checkMemory = options_.checkMemory});
   if (!executor.isOk())
     return executor.status();
   executor_ = std::move(*executor);
@@ -192,8 +192,8 @@ Status Run::train() {
   options.keep = options_.keep;
   options.evalEvery = options_.evalEvery;
   options.tracePath = options_.trace;
-  fmt::print("{}: {} samples per step, {} threads; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
-             executor_->pool().threads(), (*data)->description(),
+  fmt::print("{}: {} samples per step, {} threads, {}; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
+             executor_->pool().threads(), executor_->isa() == CpuIsa::Avx512 ? "AVX-512" : "AVX2", (*data)->description(),
              stepsDone_ > 0 ? fmt::format("; resumed after step {}", stepsDone_) : "");
   std::fflush(stdout);
   return Trainer(*executor_, **data, evalData.get(), **metrics, stop_, std::move(options)).run();

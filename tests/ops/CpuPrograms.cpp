@@ -1,0 +1,181 @@
+#include "tests/ops/CpuPrograms.h"
+
+#include "ir/plan/Plan.h"
+#include "ir/tape/Fusion.h"
+#include "ir/tape/MatMul.h"
+#include "ir/tape/Shape.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "gtest/gtest.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tapeout::ops {
+
+namespace {
+// A tensor in memory as a kernel sees it.
+class Buffer {
+public:
+  explicit Buffer(Type type)
+      : element_(cast<RankedTensorType>(type).getElementType()), count_(tape::elementCount(type)) {
+    size_t bytes = (count_ * tape::elementBytes(element_) + 63) / 64 * 64;
+    memory_.reset(std::aligned_alloc(64, bytes));
+    std::memset(memory_.get(), 0xEE, bytes);
+  }
+  void *data() const { return memory_.get(); }
+  void write(const Values &values) {
+    visit([&](auto *data) { std::copy(values.begin(), values.end(), data); });
+  }
+  Values read() const {
+    Values values(count_);
+    visit([&](auto *data) { std::copy_n(data, count_, values.begin()); });
+    return values;
+  }
+
+private:
+  template <typename F> void visit(F f) const {
+    if (element_.isF32())
+      f(static_cast<float *>(memory_.get()));
+    else if (element_.isF64())
+      f(static_cast<double *>(memory_.get()));
+    else if (element_.isInteger(1))
+      f(static_cast<uint8_t *>(memory_.get()));
+    else if (element_.isInteger(32))
+      f(static_cast<int32_t *>(memory_.get()));
+    else
+      f(static_cast<int64_t *>(memory_.get()));
+  }
+
+  struct Free {
+    void operator()(void *memory) const { std::free(memory); }
+  };
+  Type element_;
+  uint64_t count_;
+  std::unique_ptr<void, Free> memory_;
+};
+} // namespace
+
+CpuPrograms::CpuPrograms(MLIRContext &context) : context_(context) {
+  context.loadDialect<plan::PlanDialect>();
+  plan_ = ModuleOp::create(UnknownLoc::get(&context));
+}
+
+bool CpuPrograms::isSupported(func::FuncOp function) {
+  auto isNarrow = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && (tensor.getElementType().isBF16() || tensor.getElementType().isF16());
+  };
+  auto result = function.walk([&](Operation *op) {
+    bool narrow = llvm::any_of(op->getOperandTypes(), isNarrow) || llvm::any_of(op->getResultTypes(), isNarrow);
+    return narrow ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !result.wasInterrupted();
+}
+
+size_t CpuPrograms::add(func::FuncOp function) {
+  std::vector<Step> steps;
+  for (Operation &op : function.getBody().front().without_terminator())
+    steps.push_back({&op, isa<tape::ReshapeOp>(op) || tape::isLibraryCall(&op) ? kNoKernel : addKernel(&op)});
+  programs_.push_back({function, std::move(steps)});
+  return programs_.size() - 1;
+}
+
+size_t CpuPrograms::addKernel(Operation *op) {
+  OpBuilder b(&context_);
+  b.setInsertionPointToEnd(plan_->getBody());
+  auto kernel = b.create<plan::KernelOp>(op->getLoc(), "k");
+  Block *body = b.createBlock(&kernel.getBody());
+  IRMapping mapping;
+  auto fusion = dyn_cast<tape::FusionOp>(op);
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    mapping.map(fusion ? fusion.getBody().getArgument(i) : operand, body->addArgument(operand.getType(), op->getLoc()));
+  b.setInsertionPointToEnd(body);
+  SmallVector<Value> results;
+  if (fusion) {
+    for (Operation &part : fusion.getBody().front().without_terminator())
+      b.clone(part, mapping);
+    for (Value value : fusion.getBody().front().getTerminator()->getOperands())
+      results.push_back(mapping.lookup(value));
+  } else {
+    llvm::append_range(results, b.clone(*op, mapping)->getResults());
+  }
+  b.create<tape::YieldOp>(op->getLoc(), results);
+
+  std::string text;
+  llvm::raw_string_ostream(text) << kernel;
+  auto [known, isNew] = kernels_.try_emplace(text, kernels_.size());
+  if (isNew)
+    kernel.setSymName("k" + std::to_string(known->second));
+  else
+    kernel.erase();
+  return known->second;
+}
+
+bool CpuPrograms::compile() {
+  if (failed(plan_->verify()))
+    return false;
+  auto compiled = codegen::compileCpuKernels(*plan_);
+  if (failed(compiled))
+    return false;
+  module_ = std::move(*compiled);
+  auto bytes = reinterpret_cast<const uint8_t *>(module_.sharedObject.data());
+  auto library = rt::KernelLibrary::load({bytes, module_.sharedObject.size()});
+  if (!library.isOk())
+    return false;
+  library_ = std::move(*library);
+  return true;
+}
+
+bool CpuPrograms::launch(const Step &step, const llvm::DenseMap<Value, Values> &values, std::vector<Values> &results) {
+  const codegen::CompiledKernel &kernel = module_.kernels[step.kernel];
+  std::vector<Buffer> buffers;
+  for (Value operand : step.op->getOperands())
+    buffers.emplace_back(operand.getType()).write(values.at(operand));
+  for (Type type : step.op->getResultTypes())
+    buffers.emplace_back(type);
+  std::vector<void *> addresses;
+  for (const Buffer &buffer : buffers)
+    addresses.push_back(buffer.data());
+  auto function = library_->resolve(kernel.symbol, rt::CpuIsa::Avx2);
+  if (!function.isOk() || kernel.argumentCount != addresses.size())
+    return false;
+  (*function)(addresses.data(), 0, kernel.units);
+  for (size_t i = 0; i < results.size(); ++i)
+    results[i] = buffers[step.op->getNumOperands() + i].read();
+  return true;
+}
+
+std::vector<Values> CpuPrograms::run(size_t program, ArrayRef<Tensor> arguments) {
+  auto &[function, steps] = programs_[program];
+  llvm::DenseMap<Value, Values> values;
+  for (auto [argument, tensor] : llvm::zip(function.getArguments(), arguments))
+    values[argument] = tensor.values;
+  for (const Step &step : steps) {
+    std::vector<Values> results(step.op->getNumResults());
+    bool done = true;
+    if (isa<tape::ReshapeOp>(step.op)) {
+      results[0] = values.at(step.op->getOperand(0));
+    } else if (step.kernel == kNoKernel) {
+      auto evaluate = codegen::reference::evaluatorOf(step.op);
+      results[0].resize(tape::elementCount(step.op->getResult(0).getType()));
+      done = succeeded(evaluate) &&
+             succeeded((*evaluate)({&values[step.op->getOperand(0)], &values[step.op->getOperand(1)]}, {&results[0]}));
+    } else {
+      done = launch(step, values, results);
+    }
+    if (!done) {
+      ADD_FAILURE() << "cannot run " << step.op->getName().getStringRef().str();
+      return {};
+    }
+    for (auto [result, computed] : llvm::zip(step.op->getResults(), results))
+      values[result] = computed;
+  }
+  std::vector<Values> results;
+  for (Value value : function.getBody().front().getTerminator()->getOperands())
+    results.push_back(values.at(value));
+  return results;
+}
+
+} // namespace tapeout::ops
