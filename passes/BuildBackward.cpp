@@ -123,6 +123,10 @@ struct BuildBackward : impl::BuildBackwardBase<BuildBackward> {
       results.push_back({gradient, builder.getDictionaryAttr(builder.getNamedAttr(tape::kGradientOfAttr, builder.getI64IntegerAttr(i)))});
     }
     setResults(step, results);
+    // A rule builds the gradients of all operands; those that nobody asked for go.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
   }
 };
 

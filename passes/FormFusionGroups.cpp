@@ -64,10 +64,26 @@ bool repeatsRows(Operation *view) {
   return true;
 }
 
+/// Every how many elements of `shape` the access starts anew or changes its stride.
+std::vector<uint64_t> cutsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  std::vector<uint64_t> cuts;
+  uint64_t elements = 1;
+  int64_t next = 0; // the stride that would go on
+  for (size_t d = shape.size(); d-- > 0; elements *= shape[d]) {
+    if (shape[d] == 1)
+      continue;
+    if (elements > 1 && strides[d] != next)
+      cuts.push_back(elements);
+    next = strides[d] * shape[d];
+  }
+  return cuts;
+}
+
 /// How a value follows from its source behind views.
 struct TracedOperand {
   Value source; ///< null: constants only
   EdgeKind kind = EdgeKind::Same;
+  std::vector<uint64_t> cuts = {}; ///< see FusionNode; {1}: anywhere
 };
 
 TracedOperand trace(Value value) {
@@ -75,11 +91,16 @@ TracedOperand trace(Value value) {
   while (Operation *view = traced.source.getDefiningOp()) {
     if (!isView(view))
       break;
-    if (view->getNumOperands() == 0)
-      return {Value(), traced.kind};
-    if (!isa<tape::ReshapeOp>(view) && traced.kind != EdgeKind::Other)
+    traced.source = view->getNumOperands() == 0 ? Value() : view->getOperand(0);
+    if (!traced.source)
+      break;
+    if (isa<tape::ReshapeOp>(view))
+      continue;
+    if (traced.kind != EdgeKind::Other)
       traced.kind = repeatsRows(view) ? EdgeKind::Row : EdgeKind::Other;
-    traced.source = view->getOperand(0);
+    auto access = cast<tape::AccessOpInterface>(view).getAccess();
+    bool known = access && traced.cuts.empty(); // a view of a view may cut in between
+    traced.cuts = known ? cutsOf(tape::shapeOf(view->getResult(0)), access->strides) : std::vector<uint64_t>{1};
   }
   return traced;
 }
@@ -111,6 +132,8 @@ private:
       bool rows = tape::reducesRows(reduce);
       node.kind = rows ? NodeKind::RowReduction : NodeKind::ColumnReduction;
       node.columns = rows ? node.elements / elements : columnKey(reduce);
+      if (!rows)
+        node.cuts = columnCuts(reduce);
     } else if (elements > 1 && !readsMemory(op)) {
       node.kind = NodeKind::Pointwise;
       node.elements = elements;
@@ -118,14 +141,36 @@ private:
     node.phase = phaseOf(op);
     node.usedOutside = llvm::any_of(op->getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::IsTerminator>(); }) ||
                        llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tape::ReshapeOp>(user) && isWantedInMemory(user); });
+    if (auto iota = dyn_cast<tape::IotaOp>(op)) {
+      SmallVector<int64_t> strides(iota.getShape().size(), 0);
+      strides[iota.getDimension()] = 1;
+      node.cuts = cutsOf(iota.getShape(), strides);
+    }
     for (Value operand : op->getOperands()) {
-      TracedOperand traced = readsMemory(op) || isView(op) ? traceMemory(operand) : trace(operand);
+      TracedOperand traced = readsMemory(op) ? traceMemory(operand) : trace(operand);
+      if (isView(op)) // moves elements: a kernel of its own
+        traced.kind = EdgeKind::Other;
+      llvm::append_range(node.cuts, traced.cuts);
       if (Operation *producer = traced.source ? traced.source.getDefiningOp() : nullptr)
         node.operands.push_back({graph_.indexOf.at(producer), traced.kind});
     }
     graph_.indexOf[op] = graph_.nodes.size();
     graph_.ops.push_back(op);
     graph_.nodes.push_back(std::move(node));
+  }
+
+  /// Of [outer, reduced, inner].
+  static std::vector<uint64_t> columnCuts(tape::ReduceOp reduce) {
+    SmallVector<int64_t> isReduced(tape::shapeOf(reduce.getOperand()).size(), 0);
+    for (int64_t dimension : reduce.getDimensions())
+      isReduced[dimension] = 1;
+    ArrayRef<int64_t> shape = tape::shapeOf(reduce.getOperand());
+    std::vector<uint64_t> cuts;
+    uint64_t elements = 1;
+    for (size_t d = shape.size(); d-- > 0; elements *= shape[d])
+      if (d + 1 < shape.size() && isReduced[d] != isReduced[d + 1])
+        cuts.push_back(elements);
+    return cuts;
   }
 
   /// Behind reshapes, which are aliases.

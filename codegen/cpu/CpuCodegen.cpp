@@ -12,6 +12,8 @@ using namespace mlir;
 namespace tapeout::codegen {
 namespace {
 
+// Modules that threads compile on their own; their number does not depend on the threads, nor do the bytes that come out.
+constexpr unsigned kParts = 16;
 constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
 
 FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) {
@@ -22,9 +24,12 @@ FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) 
     if (auto reduce = dyn_cast<tape::ReduceOp>(op))
       reduction = reduce;
   }
-  if (!reduction)
+  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
+  ValueRange results = frame.terminator()->getOperands();
+  bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
+  if (!reduction && oneSize)
     return buildElementwise(kernel, frame);
-  return tape::reducesRows(reduction) ? buildRows(kernel, frame) : buildColumns(kernel, frame);
+  return !reduction || tape::reducesRows(reduction) ? buildRows(kernel, frame) : buildColumns(kernel, frame);
 }
 
 LogicalResult checkTypes(plan::KernelOp kernel) {
@@ -72,7 +77,7 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
 FailureOr<CpuModule> compileCpuKernels(ModuleOp planModule, const CpuOptions &options) {
   loadCodegenDialects(*planModule.getContext());
   CpuModule result;
-  std::vector<OwningOpRef<ModuleOp>> parts(std::max(1u, options.threads)); // one for each compiling thread
+  std::vector<OwningOpRef<ModuleOp>> parts(kParts);
   for (OwningOpRef<ModuleOp> &part : parts)
     part = ModuleOp::create(planModule.getLoc());
 
@@ -82,7 +87,7 @@ FailureOr<CpuModule> compileCpuKernels(ModuleOp planModule, const CpuOptions &op
       return failure();
     result.kernels.push_back(std::move(*compiled));
   }
-  FailureOr<std::string> sharedObject = makeSharedObject(parts, options.dumpDirectory);
+  FailureOr<std::string> sharedObject = makeSharedObject(parts, options);
   if (failed(sharedObject))
     return failure();
   result.sharedObject = std::move(*sharedObject);

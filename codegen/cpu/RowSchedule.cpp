@@ -211,9 +211,17 @@ FailureOr<WorkUnits> buildRows(KernelBuilder &kernel, const KernelFrame &frame) 
         return reduce.emitError("reductions of one row kernel must have operands of one size");
       first = first ? first : reduce;
     }
-  int64_t rows = tape::elementCount(first.getResult().getType());
-  int64_t columns = tape::elementCount(first.getOperand().getType()) / rows;
-  RowKernel rowKernel(kernel, frame, IterationSpace({Dimension{rows, false}, Dimension{columns, true}}));
+  // Without reductions, the sizes of the results tell what a row is.
+  uint64_t rows = UINT64_MAX, elements = 0;
+  for (Value result : frame.terminator()->getOperands()) {
+    rows = std::min(rows, tape::elementCount(result.getType()));
+    elements = std::max(elements, tape::elementCount(result.getType()));
+  }
+  if (first) {
+    rows = tape::elementCount(first.getResult().getType());
+    elements = tape::elementCount(first.getOperand().getType());
+  }
+  RowKernel rowKernel(kernel, frame, IterationSpace({Dimension{int64_t(rows), false}, Dimension{int64_t(elements / rows), true}}));
   if (failed(rowKernel.plan()))
     return failure();
   return rowKernel.emit();

@@ -25,8 +25,8 @@ struct WorkUnits {
 /// Results of one element count, each element computed on its own. Units are rows of the last dimension, in chunks.
 mlir::FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame);
 
-/// Reductions over the last dimensions, with what is computed before, between and after them: results have one element
-/// per element of a row, or one per row. A unit is a row; 64 partial results by element index, combined by one fixed
+/// Results with one element per element of a row, and such with one per row: reductions over the last dimensions, with
+/// what is computed before, between and after them. A unit is a row; 64 partial results by element index, combined by one fixed
 /// tree.
 mlir::FailureOr<WorkUnits> buildRows(KernelBuilder &kernel, const KernelFrame &frame);
 

@@ -15,6 +15,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
+#include <atomic>
 #include <thread>
 
 LLD_HAS_DRIVER(elf)
@@ -149,7 +150,8 @@ std::string print(const auto &ir) {
 } // namespace
 
 FailureOr<std::string> makeSharedObject(MutableArrayRef<OwningOpRef<ModuleOp>> parts,
-                                        const std::string &dumpDirectory) {
+                                        const CpuOptions &options) {
+  const std::string &dumpDirectory = options.dumpDirectory;
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
@@ -168,10 +170,15 @@ FailureOr<std::string> makeSharedObject(MutableArrayRef<OwningOpRef<ModuleOp>> p
   }
 
   std::vector<std::string> objects(modules.size());
+  std::atomic<size_t> next = 0;
+  auto compileSome = [&] {
+    for (size_t i; (i = next++) < modules.size();)
+      objects[i] = compile(*modules[i]);
+  };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < modules.size(); ++i)
-    threads.emplace_back([&, i] { objects[i] = compile(*modules[i]); });
-  objects[0] = compile(*modules[0]);
+  for (unsigned i = 1; i < options.threads; ++i)
+    threads.emplace_back(compileSome);
+  compileSome();
   for (std::thread &thread : threads)
     thread.join();
 

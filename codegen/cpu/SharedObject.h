@@ -1,6 +1,8 @@
 // From kernel functions to an ELF shared object: LLVM's optimiser and x86 backend, then LLD as a library.
 #pragma once
 
+#include "codegen/cpu/CpuCodegen.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -8,9 +10,8 @@
 
 namespace tapeout::codegen {
 
-/// Lowers and compiles the parts, each on a thread of its own, in the two versions of every function, and links them.
-/// dumpDirectory: see CpuOptions.
+/// Lowers and compiles the parts, in the two versions of every function, and links them.
 mlir::FailureOr<std::string> makeSharedObject(llvm::MutableArrayRef<mlir::OwningOpRef<mlir::ModuleOp>> parts,
-                                              const std::string &dumpDirectory);
+                                              const CpuOptions &options);
 
 } // namespace tapeout::codegen

@@ -17,8 +17,11 @@ Graph buildMlp(std::string name, const MlpSizes &sizes) {
   };
 
   Value x = g.input("images", {ElementType::F32, {kBatch, sizes.inputs}});
-  for (int64_t width : sizes.hidden)
-    x = g.dropout(g.relu(linear(x, width)), sizes.dropout);
+  for (int64_t width : sizes.hidden) {
+    x = linear(x, width);
+    auto scope = g.scope(fmt::format("layers.{}", layer - 1)); // the activation belongs to the layer
+    x = g.dropout(g.relu(x), sizes.dropout);
+  }
   Graph graph = g.finish(linear(x, sizes.classes));
   graph.vocabulary = sizes.classes;
   return graph;

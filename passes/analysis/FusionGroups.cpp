@@ -17,6 +17,7 @@ struct Group {
   std::vector<uint32_t> nodes; // ascending
   Space space;
   NodeKind kind; // Pointwise, RowReduction (has one), ColumnReduction or Single
+  std::set<uint64_t> cuts; // in elements of the space
   std::set<uint32_t> producers, consumers; // other groups
 };
 
@@ -32,7 +33,7 @@ public:
       const FusionNode &node = nodes[i];
       groupOf_.push_back(i);
       place(i, i);
-      groups_[i] = {{i}, {node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.kind, {}, {}};
+      groups_[i] = {{i}, {node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.kind, {node.cuts.begin(), node.cuts.end()}, {}, {}};
       for (const FusionEdge &edge : node.operands) {
         users_[edge.producer].push_back(i);
         groups_[i].producers.insert(edge.producer);
@@ -48,7 +49,7 @@ public:
         uint32_t a = groupOf_[edge.producer], b = groupOf_[consumer];
         if (a == b)
           continue;
-        if (auto space = mergedSpace(a, b))
+        if (auto space = mergedSpace(a, b); space && cutsFit(a, b, *space))
           tryMerge(a, b, *space);
       }
   }
@@ -60,8 +61,9 @@ public:
         uint32_t a = groupOf_[users_[producer][i - 1]], b = groupOf_[users_[producer][i]];
         if (a == b || groups_[a].kind != NodeKind::ColumnReduction || groups_[b].kind != NodeKind::ColumnReduction)
           continue;
+        bool dependent = groups_[a].consumers.count(b) || groups_[a].producers.count(b); // one needs the other's results
         if (groups_[a].space.columns == groups_[b].space.columns && groups_[a].space.elements == groups_[b].space.elements &&
-            fits(a, b))
+            fits(a, b) && !dependent && cutsFit(a, b, groups_[b].space))
           position_[a] < position_[b] ? tryMerge(a, b, groups_[b].space) : tryMerge(b, a, groups_[b].space);
       }
   }
@@ -130,6 +132,33 @@ private:
     return true;
   }
 
+  std::set<uint64_t> mergedCuts(uint32_t a, uint32_t b, Space space) const {
+    std::set<uint64_t> cuts;
+    for (uint32_t group : {a, b})
+      for (uint64_t cut : groups_[group].cuts) // of rows, where the group computes one value per row
+        cuts.insert(cut * (space.elements / groups_[group].space.elements));
+    return cuts;
+  }
+
+  /// Whether loops can be cut for all views of both groups, and rows are still summed in the same order.
+  bool cutsFit(uint32_t a, uint32_t b, Space space) const {
+    std::set<uint64_t> cuts = mergedCuts(a, b, space);
+    NodeKind kind = groups_[b].kind == NodeKind::Pointwise ? groups_[a].kind : groups_[b].kind;
+    if (kind != NodeKind::ColumnReduction && space.columns > 1) {
+      for (uint64_t cut : cuts)
+        if (kind == NodeKind::RowReduction && cut < space.columns && cut % limits_.rowStep != 0)
+          return false;
+      cuts.insert(space.columns);
+    }
+    uint64_t inner = 1;
+    for (uint64_t cut : cuts) {
+      if (cut % inner != 0)
+        return false;
+      inner = cut;
+    }
+    return true;
+  }
+
   bool edgesAre(uint32_t a, uint32_t b, std::set<EdgeKind> kinds) const {
     for (uint32_t node : groups_[b].nodes)
       for (const FusionEdge &edge : nodes_[node].operands)
@@ -188,6 +217,7 @@ private:
 
   void merge(uint32_t a, uint32_t b, Space space) { // into b
     Group &from = groups_[a], &into = groups_[b];
+    into.cuts = mergedCuts(a, b, space);
     for (uint32_t node : from.nodes)
       groupOf_[node] = b;
     std::vector<uint32_t> nodes;

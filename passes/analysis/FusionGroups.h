@@ -38,10 +38,13 @@ struct FusionNode {
   uint32_t phase = 0;        ///< ops of different phases do not share a kernel: that would prolong lives
   bool usedOutside = false;  ///< its result is also wanted by something that is no node (a return)
   std::vector<FusionEdge> operands;
+  /// Every how many of its elements a view that it reads starts anew: C for a bias [C] on [N, C]. Loops are cut there.
+  std::vector<uint64_t> cuts = {};
 };
 
 struct FusionLimits {
-  uint32_t nodes = 48; ///< of one group; bounds the time to compile a kernel
+  uint32_t nodes = 48;   ///< of one group; bounds the time to compile a kernel
+  uint64_t rowStep = 64; ///< a row cut into multiples of this is still summed in the same order
 };
 
 /// Groups of node indices, each ascending, in an order in which they can run: every group after those it reads.

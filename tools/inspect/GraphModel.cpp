@@ -51,10 +51,17 @@ std::string titleOf(Operation *op) {
 
 bool isConstant(Operation &op) { return op.hasTrait<OpTrait::ConstantLike>(); }
 
-/// The ops of a fusion group or a kernel that compute something.
+bool isMovement(Operation &op) {
+  auto facts = dyn_cast<tape::FactsOpInterface>(op);
+  return facts && facts.getFusionKind() == tape::FusionKind::Injective;
+}
+
+/// The ops of a fusion group or a kernel that compute something; all that move elements if nothing does.
 template <typename Visitor> void forEachPart(Region &region, Visitor visit) {
-  for (Operation &op : region.front().without_terminator())
-    if (!isConstant(op))
+  auto ops = region.front().without_terminator();
+  bool computes = llvm::any_of(ops, [](Operation &op) { return !isConstant(op) && !isMovement(op); });
+  for (Operation &op : ops)
+    if (!isConstant(op) && !(computes && isMovement(op)))
       visit(op);
 }
 
@@ -153,8 +160,7 @@ private:
     } else if (auto constant = dyn_cast<tape::ConstantOp>(op)) {
       node.kind = NodeKind::Constant;
       node.title = fmt::format("{:g}", constant.getValue().convertToDouble());
-    } else if (auto facts = dyn_cast<tape::FactsOpInterface>(op);
-               facts && facts.getFusionKind() == tape::FusionKind::Injective && op.getNumOperands() == 1) {
+    } else if (isMovement(op) && op.getNumOperands() == 1) {
       node.kind = NodeKind::Movement;
     }
     bool hidesOperands = node.kind == NodeKind::Argument;
