@@ -130,6 +130,20 @@ void LogisticOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradie
   gradients.push_back(t.mul(dy[0], t.mul(y, t.sub(t.constantLike(y, 1), y))));
 }
 
+// max(x, 0) + log1p(e^-|x|): nothing overflows. log1p by Kahan's correction of log(1 + e) keeps small values.
+void SoftplusOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
+  ScalarBuilder s(b, loc);
+  Value x = args[0], zero = s.constant(x, 0), one = s.constant(x, 1);
+  Value e = s.exp(s.neg(s.max(x, s.neg(x)))), sum = s.add(one, e);
+  Value corrected = s.mul(s.log(sum), s.div(e, s.sub(sum, one)));
+  Value log1p = s.select(s.compare("eq", sum, one), e, corrected);
+  results.push_back(s.add(s.max(x, zero), log1p));
+}
+void SoftplusOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  Value slope = b.create<LogisticOp>(getLoc(), getOperand());
+  gradients.push_back(TapeBuilder(b, getLoc()).mul(dy[0], slope));
+}
+
 void ReluOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
   ScalarBuilder s(b, loc);
   results.push_back(s.max(args[0], s.constant(args[0], 0)));

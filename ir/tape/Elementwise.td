@@ -30,6 +30,7 @@ def SqrtOp : Tape_Unary<"sqrt", "Never"> { let summary = "Square root"; }
 def RsqrtOp : Tape_Unary<"rsqrt", "Never"> { let summary = "1 / sqrt(x)"; }
 def TanhOp : Tape_Unary<"tanh", "Follow"> { let summary = "Hyperbolic tangent"; }
 def LogisticOp : Tape_Unary<"logistic", "Follow"> { let summary = "1 / (1 + e^-x)"; }
+def SoftplusOp : Tape_Unary<"softplus", "Never"> { let summary = "log(1 + e^x)"; }
 def ReluOp : Tape_Unary<"relu", "Follow"> { let summary = "max(x, 0); the gradient at 0 is 0"; }
 
 def GeluKind : Tape_Keyword<["tanh", "none"]>;

@@ -40,6 +40,7 @@ Sample geluGrad(std::string kind, Function2 f) {
           [f](const Arrays &x) { return mapBinary(x, f); }};
 }
 
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double geluErf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 
@@ -108,6 +109,7 @@ std::vector<Sample> elementwiseSamples() {
   samples.push_back(unary<RsqrtOp>("rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0.2, 3));
   samples.push_back(unary<TanhOp>("tanh", [](double x) { return std::tanh(x); }));
   samples.push_back(unary<LogisticOp>("logistic", [](double x) { return 1 / (1 + std::exp(-x)); }));
+  samples.push_back(unary<SoftplusOp>("softplus", softplus, -40, 40));
   samples.push_back(unary<ReluOp>("relu", [](double x) { return x > 0 ? x : 0; }));
   samples.push_back(gelu("tanh", geluTanh));
   samples.push_back(gelu("none", geluErf));
