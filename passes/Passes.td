@@ -7,6 +7,15 @@ include "mlir/Pass/PassBase.td"
 
 //===- import ---------------------------------------------------------------------------------------------------------===//
 
+def ElideTransposes : Pass<"tape-elide-transposes", "::mlir::ModuleOp"> {
+  let summary = "Lets products read the operand of a transpose by other dimension numbers";
+  let description = [{
+    Exporters write x W^T as a transpose and a product. A product takes dimensions in any order, so neither it nor its
+    gradients need the copy. Value-preserving.
+  }];
+  let statistics = [Statistic<"elided", "elided-operands", "operands of products that are read without a transpose">];
+}
+
 def VerifyImported : Pass<"tape-verify-imported", "::mlir::ModuleOp"> {
   let summary = "Checks what later passes rely on in an imported module";
   let description = [{

@@ -33,6 +33,7 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   // From the importer's @forward (and @predict) to a graph that later stages can rely on.
   pipeline.stage("import");
   pipeline.add(createCanonicalizerPass());
+  pipeline.add(createElideTransposes()); // before differentiate: the gradients then need no transposes either
   pipeline.add(createVerifyImported());
 
   // One graph holds the whole step: forward, loss, backward, clipping, optimizer, schedule, counter.
