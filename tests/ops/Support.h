@@ -38,6 +38,10 @@ std::vector<Tensor> interpret(mlir::func::FuncOp function, llvm::ArrayRef<Tensor
 std::map<void *, mlir::Value> accumulateGradients(tape::TapeBuilder &builder, mlir::Block &block,
                                                   llvm::ArrayRef<std::pair<mlir::Value, mlir::Value>> seeds);
 
+/// A copy of `function` that takes a dy for each of `outputs` too and returns the gradients of its float arguments: 0
+/// where nothing depends on one.
+TestModule makeGradientFunction(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> outputs);
+
 /// Checks the gradients of a function's float arguments for sum over `outputs` of dy * result, dy random, against
 /// central differences in fp64, relative to the largest gradient of the argument. About `maxElements` elements of each
 /// argument are varied.
