@@ -125,7 +125,7 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   EXPECT_TRUE(succeeded(expandMath(entry->getParentOp())));
 
   KernelTester tester;
-  mlir::FailureOr<std::string> sharedObject = makeSharedObject(modules, "");
+  mlir::FailureOr<std::string> sharedObject = makeSharedObject(modules, CpuOptions{});
   EXPECT_TRUE(succeeded(sharedObject));
   tester.load(*sharedObject);
   tester.kernels_.push_back({"erf", 1, 1, 2, 1});

@@ -1,0 +1,30 @@
+// The ops of a function as the graph that fusion decides on (analysis/FusionGroups.h).
+#pragma once
+
+#include "ir/tape/Tape.h"
+#include "passes/analysis/FusionGroups.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <vector>
+
+namespace tapeout {
+
+/// Read through by whoever uses it: a constant, or an op whose result is its operand in another order.
+bool isView(mlir::Operation *op);
+/// Reads whole operands from memory: a library call, a kernel that is no loop over elements, or the return.
+bool readsMemory(mlir::Operation *op);
+
+/// What becomes a kernel or a library call, in program order. Node i is ops[i]. Views are nodes only where someone who
+/// reads memory wants their result; a reshape never is: it is an alias.
+struct KernelGraph {
+  std::vector<mlir::Operation *> ops;
+  std::vector<FusionNode> nodes;
+  llvm::DenseMap<mlir::Operation *, uint32_t> indexOf;
+
+  bool isNode(mlir::Operation *op) const { return indexOf.contains(op); }
+};
+
+KernelGraph buildKernelGraph(mlir::Block &block);
+
+} // namespace tapeout
