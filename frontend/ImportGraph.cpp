@@ -1,5 +1,6 @@
 #include "frontend/ImportGraph.h"
 
+#include "ir/tape/Embedding.h"
 #include "ir/tape/Tape.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -87,6 +88,8 @@ public:
       if (failed(importNode(node)))
         return failure();
     Value output = values_[graph_.output];
+    if (failed(checkVocabulary(output)))
+      return failure();
     builder_.create<func::ReturnOp>(builder_.getUnknownLoc(), output);
     function_.setType(builder_.getFunctionType(function_.getArgumentTypes(), output.getType()));
     function_.setResultAttr(0, tape::kNameAttr, builder_.getStringAttr("logits"));
@@ -191,6 +194,27 @@ private:
     return success();
   }
 
+  /// Token ids and labels lie below the vocabulary, so every one needs a logit; a padded output has more.
+  LogicalResult checkVocabulary(Value output) {
+    if (graph_.task == Task::Regression)
+      return success();
+    ArrayRef<int64_t> shape = tape::shapeOf(output);
+    if (!shape.empty() && shape.back() >= graph_.vocabulary)
+      return success();
+    return emitError(output.getLoc()) << "the output " << output.getType() << " has fewer logits than the model's "
+                                      << graph_.vocabulary << " classes or tokens; correct the model's vocabulary or its last layer";
+  }
+
+  /// Ids are not checked while training, so the table must have a row for every one that the data may hold.
+  LogicalResult checkTable(const Node &node, Value table) {
+    ArrayRef<int64_t> shape = tape::shapeOf(table);
+    if (graph_.task != Task::LanguageModel || shape.empty() || shape.front() >= graph_.vocabulary)
+      return success();
+    return emitError(named(node.name)) << "layer '" << node.name << "': the table " << table.getType()
+                                       << " has fewer rows than the model's vocabulary of " << graph_.vocabulary
+                                       << "; correct the vocabulary or the table";
+  }
+
   LogicalResult importNode(const Node &node) {
     OperationState state(named(node.name), "tape." + node.op);
     auto info = findOp(node); // checkOpsExist has found it
@@ -200,13 +224,19 @@ private:
                                        << (count.open ? " or more" : "") << " operands, not " << node.operands.size();
     for (uint32_t operand : node.operands)
       state.operands.push_back(values_[operand]);
-    for (const auto &[name, value] : node.attributes)
+    for (const auto &[name, value] : node.attributes) {
+      if (llvm::none_of(info->getAttributeNames(), [&](StringAttr known) { return known.getValue() == name; }))
+        return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' has no attribute '" << name << "'";
       state.addAttribute(name, attribute(name, value));
+    }
     if (failed(inferTypes(*info, state, node)))
       return failure();
     Operation *op = builder_.create(state);
     if (failed(verify(op, /*verifyRecursively=*/false)))
       return failure();
+    if (auto embedding = dyn_cast<tape::EmbeddingOp>(op); embedding && isa<BlockArgument>(embedding.getIds()))
+      if (failed(checkTable(node, embedding.getTable())))
+        return failure();
     if (op->getNumResults() < node.resultCount)
       return op->emitError() << "layer '" << node.name << "' names " << node.resultCount << " results, but '" << node.op
                              << "' has " << op->getNumResults();

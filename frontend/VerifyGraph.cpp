@@ -103,6 +103,8 @@ private:
     const std::string owner = place("input", index, input.name);
     contentBytes_ += input.name.size();
     TAPEOUT_RETURN_IF_ERROR(verifyName(owner, input.name));
+    if (input.name == "labels")
+      return bad("{} has the name of the labels, which every compiled model gets by itself", owner);
     uint64_t bytes = 0;
     return verifyType(owner, input.type, /*mayHaveBatch=*/true, bytes);
   }
@@ -112,6 +114,8 @@ private:
     const std::string owner = place("parameter", index, parameter.name);
     contentBytes_ += parameter.name.size();
     TAPEOUT_RETURN_IF_ERROR(verifyName(owner, parameter.name));
+    if (parameter.name == "__metadata__")
+      return bad("{} has the one name that a safetensors file cannot give to a tensor", owner);
     uint64_t bytes = 0;
     TAPEOUT_RETURN_IF_ERROR(verifyType(owner, parameter.type, /*mayHaveBatch=*/false, bytes));
     parameterBytes_ += bytes;

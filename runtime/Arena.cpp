@@ -75,7 +75,7 @@ Result<Arena> Arena::create(const Plan &plan, uint64_t availableBytes) {
     return Status::error(ExitCode::Unavailable,
                          fmt::format("the model needs {:.2f} GiB of memory ({:.2f} GiB for one step, {:.2f} GiB for "
                                      "parameters and optimizer) but {:.2f} GiB are available; compile with a smaller "
-                                     "--batch or with --recompute, or free memory",
+                                     "--batch or free memory",
                                      gibibytes(needed), gibibytes(plan.arenaBytes()), gibibytes(plan.persistentBytes()),
                                      gibibytes(availableBytes)));
   Result<MemoryRegion> transient = MemoryRegion::create(plan.arenaBytes(), "values of one step");

@@ -90,14 +90,17 @@ Status Trainer::run() {
     TAPEOUT_RETURN_IF_ERROR(trainStep(metrics));
     TAPEOUT_RETURN_IF_ERROR(checkLoss(metrics.loss));
     lastLoss_ = metrics.loss;
-    TAPEOUT_RETURN_IF_ERROR(evaluateIfDue(metrics));
-    TAPEOUT_RETURN_IF_ERROR(metrics_.record(metrics));
-    TAPEOUT_RETURN_IF_ERROR(traceIfDone());
+    Status reported = report(metrics);
     bool last = stepsDone_ == options_.steps;
     bool stopping = stop_.requested() && !last;
     bool due = options_.checkpointEvery > 0 && stepsDone_ % options_.checkpointEvery == 0;
-    if (checkpoints_ && (due || last || stopping))
+    if (checkpoints_ && (due || last || stopping || !reported.isOk()))
       TAPEOUT_RETURN_IF_ERROR(save());
+    if (!reported.isOk()) { // the training itself is sound, so it is kept
+      if (checkpoints_)
+        TAPEOUT_RETURN_IF_ERROR(checkpoints_->wait());
+      return reported;
+    }
     if (stopping)
       return stopped();
   }
@@ -154,6 +157,12 @@ Status Trainer::evaluateIfDue(StepMetrics &metrics) {
     return loss.status();
   metrics.evalLoss = *loss;
   return Status::ok();
+}
+
+Status Trainer::report(StepMetrics &metrics) {
+  TAPEOUT_RETURN_IF_ERROR(evaluateIfDue(metrics));
+  TAPEOUT_RETURN_IF_ERROR(metrics_.record(metrics));
+  return traceIfDone();
 }
 
 Status Trainer::traceIfDone() {

@@ -45,6 +45,7 @@ private:
   Status trainStep(StepMetrics &metrics);
   Status runProgram(std::vector<InstructionTime> *times);
   Status checkLoss(double loss) const;
+  Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
   Status traceIfDone();
   Status save();

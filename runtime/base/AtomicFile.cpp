@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -141,6 +142,23 @@ Status AtomicFile::commit() {
   }
   temporary_.clear();
   return syncDirectory(folderOf(path_));
+}
+
+Result<FolderLock> FolderLock::take(const std::string &folder) {
+  Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (descriptor.value < 0)
+    return Status::error(ExitCode::MissingInput, fmt::format("cannot open '{}': {}", folder, describe(errno)));
+  if (::flock(descriptor.value, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("'{}' is in use by another run; wait for it or give another folder", folder));
+  return FolderLock(std::exchange(descriptor.value, -1));
+}
+
+FolderLock::FolderLock(FolderLock &&other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0)
+    ::close(descriptor_);
 }
 
 Status tapeout::syncDirectory(const std::string &folder) {

@@ -48,6 +48,20 @@ private:
 /// The whole file as bytes; larger than `maxBytes` is BadData.
 Result<std::string> readFile(const std::string &path, size_t maxBytes);
 
+/// Keeps other processes that ask for the same folder out while it lives; the system frees it when a process dies.
+/// Where the file system has no locks nobody is kept out. Errors: BadConfig when another process holds it.
+class FolderLock {
+public:
+  static Result<FolderLock> take(const std::string &folder);
+  FolderLock(FolderLock &&other) noexcept;
+  FolderLock &operator=(FolderLock &&other) = delete;
+  ~FolderLock();
+
+private:
+  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_;
+};
+
 /// Makes created, renamed and removed names in `folder` survive a power failure.
 Status syncDirectory(const std::string &folder);
 

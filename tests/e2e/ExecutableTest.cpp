@@ -288,6 +288,36 @@ TEST_F(ExecutableTest, GeneratesTheSameTextTwice) {
   EXPECT_EQ(first.out, second.out);
 }
 
+TEST_F(ExecutableTest, RefusesModelsThatWouldReadBesideTheirTables) {
+  auto compile = [&](const std::string &model, auto change) {
+    Result<frontend::Graph> graph = frontend::readModel(shared_ + "/" + model + ".tape");
+    EXPECT_TRUE(graph.isOk()) << graph.status().message();
+    change(*graph);
+    EXPECT_TRUE(frontend::writeModel(*graph, folder_ + "/changed.tape").isOk());
+    Outcome outcome = runIn(folder_, kTapeout, "compile @changed.tape -o @changed");
+    EXPECT_EQ(outcome.code, 65) << outcome.error;
+    return outcome.error;
+  };
+  using frontend::Graph;
+  EXPECT_NE(compile("gpt", [](Graph &g) { g.vocabulary = 257; }).find("fewer rows"), std::string::npos);
+  EXPECT_NE(compile("mlp", [](Graph &g) { ++g.vocabulary; }).find("fewer logits"), std::string::npos);
+  EXPECT_NE(compile("mlp", [](Graph &g) { g.nodes.back().attributes.emplace_back("scael", 2.0); })
+                .find("has no attribute 'scael'"),
+            std::string::npos);
+}
+
+TEST_F(ExecutableTest, TheCompilerNeverWritesOverItsInput) {
+  std::filesystem::copy_file(shared_ + "/mlp.tape", folder_ + "/m.tape");
+  std::string before = readFile(folder_ + "/m.tape");
+  EXPECT_EQ(runIn(folder_, kTapeout, "compile @m.tape -o @m.tape").code, 2);
+  EXPECT_EQ(runIn(folder_, kTapeout, "inspect @m.tape -o @m.tape").code, 2);
+  EXPECT_EQ(runIn(folder_, kTapeout, "compile @m.tape -o @x --save-ir @m.tape").code, 73);
+  EXPECT_EQ(readFile(folder_ + "/m.tape"), before);
+  EXPECT_EQ(runIn(folder_, kTapeout, "compile @m.tape -o @x --seed 1.5").code, 78);
+  EXPECT_EQ(runIn(folder_, kTapeout, "compile @m.tape -o @x --threads 100000").code, 78);
+  EXPECT_EQ(runIn(folder_, kTapeout, "--config /dev/zero compile @m.tape -o @x").code, 66);
+}
+
 TEST_F(ExecutableTest, ExitCodesTellWhatIsWrong) {
   std::ofstream(folder_ + "/short", std::ios::binary) << "abc";
   std::filesystem::create_directory(folder_ + "/state");

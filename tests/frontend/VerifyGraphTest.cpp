@@ -48,6 +48,10 @@ TEST(VerifyGraph, refusesImpossibleResultCounts) {
 TEST(VerifyGraph, refusesBadNames) {
   EXPECT_EQ(problem([](Graph &g) { g.name.clear(); }), "the model has no name");
   EXPECT_EQ(problem([](Graph &g) { g.nodes[0].name.clear(); }), "node 0 has no name");
+  EXPECT_EQ(problem([](Graph &g) { g.inputs[0].name = "labels"; }),
+            "input 0 ('labels') has the name of the labels, which every compiled model gets by itself");
+  EXPECT_EQ(problem([](Graph &g) { g.parameters[0].name = "__metadata__"; }),
+            "parameter 0 ('__metadata__') has the one name that a safetensors file cannot give to a tensor");
   EXPECT_EQ(problem([](Graph &g) { g.inputs[0].name = std::string(257, 'x'); }),
             "input 0 has a name of 257 bytes, more than 256");
   EXPECT_EQ(problem([](Graph &g) { g.parameters[1].name = "a\nb"; }),

@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -33,14 +35,15 @@ protected:
     ASSERT_TRUE(status.isOk()) << status.message();
   }
 
-  /// Starts `program` with words separated by spaces; "@" stands for the test's folder.
+  /// Starts `program` with words separated by spaces; "@" stands for the test's folder,
+  /// "~" alone for an empty word.
   pid_t start(const std::string &program, const std::string &words) {
     std::vector<std::string> arguments = {program};
     std::istringstream stream(words);
     for (std::string word; stream >> word;) {
       if (size_t at = word.find('@'); at != std::string::npos)
         word = word.substr(0, at) + folder.file(word.substr(at + 1));
-      arguments.push_back(word);
+      arguments.push_back(word == "~" ? "" : word);
     }
     std::vector<char *> pointers;
     for (std::string &argument : arguments)
@@ -137,6 +140,49 @@ TEST_F(Runner, SpeaksOfBadUse) {
   expectError(kTrain + "--steps 50 --lr 1e30", 3, "the loss of step 2 is not finite");
   expectError(kTrain + "--steps 5 --log-dir /dev/null/x", 73, "/dev/null/x");
   expectError("--generate hello", 78, "--generate");
+}
+
+TEST_F(Runner, RefusesEmptyAndMeaninglessValues) {
+  for (const char *option : {"--lr=", "--export=", "--checkpoint-dir="}) {
+    std::string given = option, name = given.substr(0, given.size() - 1);
+    Outcome outcome = finish(start(executable, kTrain + "--steps 5 " + name + " ~"));
+    EXPECT_EQ(outcome.code, 2) << option << outcome.error;
+    EXPECT_NE(outcome.error.find(name + " has an empty value"), std::string::npos) << outcome.error;
+  }
+  expectError(kTrain + "--steps 5 --checkpoint-dir @c --checkpoint-every -1", 78, "--checkpoint-every");
+  expectError(kTrain + "--steps 5 --temperature nan", 78, "--temperature");
+  expectError(kTrain + "--steps 5 --eval-labels @y.npy", 2, "--eval-labels belongs to --eval-data");
+  expectError(kTrain + "--steps 5 --eval-data @x.npy", 66, "--eval-labels");
+}
+
+TEST_F(Runner, FindsOutBeforeTrainingThatItCannotWrite) {
+  for (const char *option : {"--export @none/w", "--trace @none/t", "--checkpoint-dir @x.npy"}) {
+    Outcome outcome = run(kTrain + "--steps 5 " + option);
+    EXPECT_EQ(outcome.code, 73) << option << outcome.error;
+    EXPECT_EQ(outcome.out, "") << option;
+  }
+}
+
+TEST_F(Runner, KeepsTheTrainingWhenItsEvaluationFails) {
+  std::string bytes = readText(folder.file("x.npy"));
+  std::fill(bytes.begin() + 128, bytes.end(), '\xff'); // not numbers, behind the header
+  std::ofstream(folder.file("nan.npy"), std::ios::binary) << bytes;
+  expectError(kTrain + "--steps 5 --checkpoint-dir @c --eval-data @nan.npy --eval-labels @y.npy", 3, "evaluation");
+  EXPECT_TRUE(std::filesystem::exists(folder.file("c/step-00000005/manifest.json")));
+}
+
+TEST_F(Runner, KeepsASecondRunOutOfItsCheckpoints) {
+  pid_t child = start(executable, kTrain + "--steps 100000000 --checkpoint-dir @c --log-dir @log");
+  for (int i = 0; i < 1000 && readText(folder.file("log/metrics.jsonl")).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  pid_t second = start(executable, kTrain + "--steps 9 --checkpoint-dir @c --resume");
+  Outcome refused = finish(second);
+  kill(child, SIGHUP);
+  Outcome outcome = finish(child);
+  EXPECT_EQ(refused.code, 78) << refused.error;
+  EXPECT_NE(refused.error.find("in use by another run"), std::string::npos) << refused.error;
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("c/latest")));
 }
 
 TEST_F(Runner, Describes) {

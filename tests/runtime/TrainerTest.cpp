@@ -138,7 +138,7 @@ TEST(Trainer, NonFiniteLossStopsWithTheStep) {
 }
 
 TEST(Trainer, SignalFinishesTheStepAndSaves) {
-  for (int signal : {SIGINT, SIGTERM}) {
+  for (auto [signal, name] : {std::pair(SIGINT, "SIGINT"), {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGPIPE, "SIGPIPE"}}) {
     TemporaryFolder folder;
     writeRegressionData(folder, 64);
     Session session(folder, regressionPlan());
@@ -146,9 +146,7 @@ TEST(Trainer, SignalFinishesTheStepAndSaves) {
     kill(getpid(), signal);
     Status status = session.train(1000);
     EXPECT_EQ(status.code(), ExitCode::StoppedBySignal);
-    EXPECT_NE(status.message().find(signal == SIGINT ? "SIGINT after step 1" : "SIGTERM after step 1"),
-              std::string::npos)
-        << status.message();
+    EXPECT_NE(status.message().find(std::string(name) + " after step 1"), std::string::npos) << status.message();
     Result<LoadedCheckpoint> checkpoint = loadCheckpoint(folder.file("checkpoints"), session.plan.hash());
     ASSERT_TRUE(checkpoint.isOk()) << checkpoint.status().message();
     EXPECT_EQ(checkpoint->manifest.step, 1u);

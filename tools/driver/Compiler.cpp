@@ -5,6 +5,7 @@
 #include "frontend/ImportGraph.h"
 #include "ir/plan/Plan.h"
 #include "ir/tape/Tape.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Package.h"
 #include "tools/driver/Weights.h"
 
@@ -58,18 +59,27 @@ namespace {
 /// Writes the module after each pass to a numbered file.
 class IrSaver : public PassInstrumentation {
 public:
-  explicit IrSaver(std::string folder) : folder_(std::move(folder)) {}
+  IrSaver(std::string folder, Status &status) : folder_(std::move(folder)), status_(status) {}
   void runAfterPass(Pass *pass, Operation *op) override {
     if (!isa<ModuleOp>(op))
       return;
-    std::error_code error;
-    llvm::raw_fd_ostream out(fmt::format("{}/{:02}-{}.mlir", folder_, count_++, pass->getArgument().str()), error);
-    if (!error)
-      op->print(out);
+    std::string text;
+    llvm::raw_string_ostream(text) << *op;
+    if (status_.isOk())
+      status_ = write(fmt::format("{}/{:02}-{}.mlir", folder_, count_++, pass->getArgument().str()), text);
   }
 
 private:
+  static Status write(const std::string &path, const std::string &text) {
+    Result<AtomicFile> file = AtomicFile::create(path);
+    if (!file.isOk())
+      return file.status();
+    TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
+    return file->commit();
+  }
+
   std::string folder_;
+  Status &status_; ///< of the first file that could not be written
   int count_ = 0;
 };
 
@@ -137,9 +147,11 @@ Status Compilation::runPasses(const std::string &lastPass) {
   }
   if (!found)
     return Status::error(ExitCode::Usage, fmt::format("there is no pass '{}'; --list-passes shows them", lastPass));
+  Status saved;
   if (!options_.saveIr.empty())
-    manager.addInstrumentation(std::make_unique<IrSaver>(options_.saveIr));
-  return collect([&] { return manager.run(*module_); });
+    manager.addInstrumentation(std::make_unique<IrSaver>(options_.saveIr, saved));
+  TAPEOUT_RETURN_IF_ERROR(collect([&] { return manager.run(*module_); }));
+  return saved;
 }
 
 Status Compilation::writeExecutable(const std::string &runner, const std::string &modelFile, const std::string &output) {

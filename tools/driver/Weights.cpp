@@ -3,6 +3,8 @@
 #include "frontend/WeightsFile.h"
 #include "runtime/base/Safetensors.h"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 namespace tapeout::driver {
@@ -25,7 +27,7 @@ Status TemporaryWeights::collect(const frontend::Graph &graph, const std::string
       entries.push_back(weights->tensors.find(parameter.initializer.tensor)); // openWeights has checked that it is there
       declarations.push_back({parameter.name, entries.back()->type, entries.back()->shape});
     }
-  std::string path = output + ".weights";
+  std::string path = fmt::format("{}.tapeout-tmp-{}", output, ::getpid());
   Result<SafetensorsWriter> writer = SafetensorsWriter::create(path, declarations);
   if (!writer.isOk())
     return writer.status();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 namespace tapeout::runner {
@@ -26,6 +27,7 @@ constexpr std::array<HyperparameterOption, 9> kHyperparameterOptions = {{
     {"momentum", "--momentum", "momentum"},
     {"clip", "--clip", "largest global norm of the gradients; 0: no clipping"},
 }};
+constexpr uint64_t kMaxCount = (uint64_t(1) << 53) - 1; // exact as a float64
 constexpr std::array<const char *, 3> kScheduleNames = {"constant", "linear", "cosine"}; // a ScheduleKind each
 
 /// Values from CLI11 before they are checked.
@@ -40,14 +42,15 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
   app.add_option("--plan", parsed.plan, "read the compiled model from this file instead of the executable itself");
   app.add_option("--data", options.data, "training data: text, an llm.c token shard, or a .npy array");
   app.add_option("--labels", options.labels, "labels of a .npy array");
-  app.add_option("--steps", parsed.steps, "steps of the whole run, those before --resume included");
+  const CLI::Range count(uint64_t(0), kMaxCount, "UINT");
+  app.add_option("--steps", parsed.steps, "steps of the whole run, those before --resume included")->check(count);
   for (size_t i = 0; i < kHyperparameterOptions.size(); ++i)
     if (const HyperparameterOption &entry = kHyperparameterOptions[i]; plan.defaultOf(entry.name))
       app.add_option(entry.option, parsed.hyperparameters[i], entry.help + defaultText(entry.name));
   if (plan.defaultOf("schedule"))
     app.add_option("--schedule", parsed.schedule,
                    "learning rate over the steps: constant, linear or cosine" + defaultText("schedule"));
-  app.add_option("--seed", parsed.seed, "of parameters, data order, dropout and sampling");
+  app.add_option("--seed", parsed.seed, "of parameters, data order, dropout and sampling")->check(count);
   app.add_option("--isa", parsed.isa, "avx2 or avx512; the results do not depend on it [the widest there is]")
       ->check(CLI::IsMember({"avx2", "avx512"}));
   app.add_option("--threads", options.threads, "threads; the results do not depend on it [all]")
@@ -55,7 +58,8 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
 
   app.add_option("--log-dir", options.logDirectory, "write metrics.jsonl and TensorBoard events here");
   app.add_option("--checkpoint-dir", options.checkpointDirectory, "write checkpoints here");
-  app.add_option("--checkpoint-every", options.checkpointEvery, "steps between checkpoints [only at the end]");
+  app.add_option("--checkpoint-every", options.checkpointEvery, "steps between checkpoints [only at the end]")
+      ->check(count);
   app.add_option("--keep", options.keep, "checkpoints to keep [3]")->check(CLI::Range(1, 1'000'000));
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in --checkpoint-dir");
   app.add_option("--init", options.init, "start from the parameters in this safetensors file");
@@ -63,10 +67,11 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
 
   app.add_option("--eval-data", options.evalData, "data for the evaluation loss");
   app.add_option("--eval-labels", options.evalLabels, "labels for --eval-data");
-  app.add_option("--eval-every", options.evalEvery, "steps between evaluations [only at the end]");
+  app.add_option("--eval-every", options.evalEvery, "steps between evaluations [only at the end]")
+      ->check(count);
 
   app.add_option("--generate", parsed.prompt, "generate tokens after this prompt, after training if there is --data");
-  app.add_option("--tokens", options.tokens, "tokens to generate [100]");
+  app.add_option("--tokens", options.tokens, "tokens to generate [100]")->check(count);
   app.add_option("--temperature", options.temperature, "0 takes the most likely token [1]")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--top-k", options.topK, "choose among the k most likely tokens; 0: all [0]")
@@ -78,6 +83,15 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
 }
 
 Status usage(const std::string &message) { return Status::error(ExitCode::Usage, message); }
+
+/// An empty value is most often a shell variable that is not set. Only a prompt may be empty.
+Status checkNotEmpty(const CLI::App &app) {
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &value : option->results())
+      if (value.empty() && option->get_name() != "--generate")
+        return usage(fmt::format("{} has an empty value; give one or leave the option out", option->get_name()));
+  return Status::ok();
+}
 
 /// A better sentence than "unknown option" for a hyperparameter that this plan does not have.
 Status explainParseError(const CLI::App &app, const CLI::ParseError &error, const rt::Plan &plan) {
@@ -136,6 +150,12 @@ Status checkCombination(const Options &options) {
     return usage(
         "there is nothing to do; give --data to train, --eval-data to evaluate, --generate, --export or --describe "
         "(see --help)");
+  if (!options.labels.empty() && options.data.empty())
+    return usage("--labels belongs to --data; give --data as well, or --eval-labels to evaluate");
+  if (!options.evalLabels.empty() && options.evalData.empty())
+    return usage("--eval-labels belongs to --eval-data; give --eval-data as well");
+  if (!std::isfinite(options.temperature))
+    return Status::error(ExitCode::BadConfig, "--temperature is not a number; give one from 0 to 1e6");
   if (options.resume && options.checkpointDirectory.empty())
     return usage("--resume needs --checkpoint-dir, the directory to go on from");
   if (options.resume && !options.init.empty())
@@ -177,6 +197,7 @@ Result<std::variant<Options, std::string>> parseOptions(int argc, const char *co
   } catch (const CLI::ParseError &error) {
     return explainParseError(app, error, plan);
   }
+  TAPEOUT_RETURN_IF_ERROR(checkNotEmpty(app));
   TAPEOUT_RETURN_IF_ERROR(takeHyperparameters(app, parsed, options));
   TAPEOUT_RETURN_IF_ERROR(checkCombination(options));
   return std::variant<Options, std::string>(std::move(options));

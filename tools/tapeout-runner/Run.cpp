@@ -6,6 +6,7 @@
 #include "runtime/State.h"
 #include "runtime/StopSignal.h"
 #include "runtime/Trainer.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Package.h"
 #include "tools/tapeout-runner/Options.h"
 
@@ -41,7 +42,8 @@ public:
   Status operator()();
 
 private:
-  Status checkCheckpointDirectory() const;
+  Status checkOutputs();
+  Status claimCheckpointDirectory();
   Status initialize();
   Status start();
   Status resume();
@@ -55,6 +57,7 @@ private:
   const Plan &plan_;
   const Options options_;
   StopSignal stop_; // before the first thread
+  std::optional<FolderLock> checkpointLock_;
   std::unique_ptr<Executor> executor_;
   HyperparameterValues config_;
   uint64_t seed_ = 0;
@@ -63,7 +66,7 @@ private:
 };
 
 Status Run::operator()() {
-  TAPEOUT_RETURN_IF_ERROR(checkCheckpointDirectory());
+  TAPEOUT_RETURN_IF_ERROR(checkOutputs());
   Result<std::unique_ptr<Executor>> executor =
       Executor::create(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
                        {.threads = options_.threads, .isa = options_.isa, .checkMemory = options_.checkMemory});
@@ -85,17 +88,38 @@ Status Run::operator()() {
   return Status::ok();
 }
 
-Status Run::checkCheckpointDirectory() const {
-  std::error_code error;
+/// Finds out now, and not when hours of training are to be stored.
+Status Run::checkOutputs() {
+  for (const std::string &path : {options_.exportPath, options_.trace})
+    if (!path.empty())
+      if (Result<AtomicFile> probe = AtomicFile::create(path); !probe.isOk())
+        return probe.status();
+  return options_.checkpointDirectory.empty() || options_.data.empty() ? Status::ok() : claimCheckpointDirectory();
+}
+
+Status Run::claimCheckpointDirectory() {
   const std::string &directory = options_.checkpointDirectory;
-  bool hasContent =
-      !directory.empty() && std::filesystem::exists(directory, error) && !std::filesystem::is_empty(directory, error);
-  if (hasContent && !options_.resume)
+  std::error_code error;
+  if (options_.resume && !std::filesystem::exists(directory, error))
+    return Status::ok(); // resume() says what is missing
+  std::filesystem::create_directories(directory, error);
+  if (error || !std::filesystem::is_directory(directory, error))
+    return Status::error(ExitCode::CannotCreate,
+                         fmt::format("the checkpoint directory '{}' cannot be made ({}); give another one", directory,
+                                     error ? error.message() : "it is no directory"));
+  if (!options_.resume && !std::filesystem::is_empty(directory, error))
     return Status::error(
         ExitCode::BadConfig,
         fmt::format("'{}' is not empty; add --resume to go on from its newest checkpoint, or give another "
                     "--checkpoint-dir",
                     directory));
+  if (Result<AtomicFile> probe = AtomicFile::create(directory + "/probe"); !probe.isOk())
+    return Status::error(ExitCode::CannotCreate,
+                         fmt::format("{}; give a --checkpoint-dir that can be written", probe.status().message()));
+  Result<FolderLock> lock = FolderLock::take(directory);
+  if (!lock.isOk())
+    return lock.status();
+  checkpointLock_.emplace(std::move(*lock));
   return Status::ok();
 }
 
@@ -158,6 +182,15 @@ Result<std::unique_ptr<DataLoader>> Run::openData(bool evaluation) {
   DataSpec spec = dataSpecOf(plan_, *program);
   spec.dataPath = evaluation ? options_.evalData : options_.data;
   spec.labelsPath = evaluation ? options_.evalLabels : options_.labels;
+  bool needsLabels = spec.task != DataTask::LanguageModel;
+  if (needsLabels && spec.labelsPath.empty())
+    return Status::error(ExitCode::MissingInput,
+                         fmt::format("this model needs labels beside {}; give a .npy file with {}",
+                                     evaluation ? "--eval-data" : "--data", evaluation ? "--eval-labels" : "--labels"));
+  if (!needsLabels && !spec.labelsPath.empty())
+    return Status::error(ExitCode::Usage, fmt::format("{}: the labels of a language model are the tokens that follow; "
+                                                      "leave the option out",
+                                                      evaluation ? "--eval-labels" : "--labels"));
   spec.seed = seed_;
   spec.shuffle = !evaluation;
   return DataLoader::create(spec);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 
 namespace tapeout::cli {
 
@@ -41,7 +42,20 @@ void CompileArguments::addTo(CLI::App &command) {
 
 Result<frontend::Graph> CompileArguments::readGraph() const { return frontend::readModel(model); }
 
+Status CompileArguments::checkOutput(const std::string &output) const {
+  std::error_code error;
+  if (!output.empty() && std::filesystem::equivalent(model, output, error))
+    return Status::error(ExitCode::Usage, fmt::format("-o {} would overwrite the model file; give another name", output));
+  return Status::ok();
+}
+
 namespace {
+
+Status checkInteger(const char *option, std::optional<double> value) {
+  if (!value || *value == std::floor(*value))
+    return Status::ok();
+  return Status::error(ExitCode::BadConfig, fmt::format("{} is {}, but must be an integer", option, *value));
+}
 
 Status checkRange(const char *option, std::optional<double> value, double least, double below) {
   if (!value || (*value >= least && *value < below))
@@ -68,7 +82,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
 
   constexpr double kAny = 1e30, kSeeds = 9007199254740992.0;
   TAPEOUT_RETURN_IF_ERROR(checkRange("--lr", lr, 0, kAny));
-  TAPEOUT_RETURN_IF_ERROR(checkRange("--min-lr-ratio", minLrRatio, 0, std::nextafter(1.0, 2.0)));
+  if (minLrRatio && !(*minLrRatio >= 0 && *minLrRatio <= 1))
+    return Status::error(ExitCode::BadConfig, fmt::format("--min-lr-ratio is {}, but must be from 0 to 1", *minLrRatio));
   TAPEOUT_RETURN_IF_ERROR(checkRange("--warmup", warmup, 0, 1e15));
   TAPEOUT_RETURN_IF_ERROR(checkRange("--weight-decay", weightDecay, 0, kAny));
   TAPEOUT_RETURN_IF_ERROR(checkRange("--beta1", beta1, 0, 1));
@@ -77,6 +92,10 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   TAPEOUT_RETURN_IF_ERROR(checkRange("--momentum", momentum, 0, 1));
   TAPEOUT_RETURN_IF_ERROR(checkRange("--clip", clip, 0, kAny));
   TAPEOUT_RETURN_IF_ERROR(checkRange("--seed", seed, 0, kSeeds));
+  TAPEOUT_RETURN_IF_ERROR(checkInteger("--warmup", warmup));
+  TAPEOUT_RETURN_IF_ERROR(checkInteger("--seed", seed));
+  if (threads > 1024)
+    return Status::error(ExitCode::BadConfig, fmt::format("--threads is {}, but must be at most 1024", threads));
   auto set = [&](Hyperparameter name, std::optional<double> value) {
     if (value)
       result.overrides[name] = *value;

@@ -28,6 +28,8 @@ struct CompileArguments {
   void addTo(CLI::App &command);
   /// Reads the model file.
   Result<frontend::Graph> readGraph() const;
+  /// Whether `output` would overwrite the model file.
+  Status checkOutput(const std::string &output) const;
   /// Checks the values and says which are wrong.
   Result<driver::CompileOptions> options(const frontend::Graph &graph) const;
 };

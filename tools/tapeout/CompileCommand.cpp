@@ -27,6 +27,7 @@ Result<std::string> findRunner() {
 Status compile(const CompileArguments &arguments, const std::string &output) {
   auto start = std::chrono::steady_clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  TAPEOUT_RETURN_IF_ERROR(arguments.checkOutput(output));
   Result<frontend::Graph> graph = arguments.readGraph();
   if (!graph.isOk())
     return graph.status();

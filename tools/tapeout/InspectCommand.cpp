@@ -54,6 +54,7 @@ Status inspectModel(const InspectArguments &arguments) {
     return listPasses({});
   if (arguments.compile.model.empty())
     return Status::error(ExitCode::Usage, "give the model file to inspect, or --list-passes");
+  TAPEOUT_RETURN_IF_ERROR(arguments.compile.checkOutput(arguments.output));
   Result<frontend::Graph> graph = arguments.compile.readGraph();
   if (!graph.isOk())
     return graph.status();

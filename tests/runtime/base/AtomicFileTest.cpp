@@ -155,6 +155,17 @@ TEST_F(MappedFileTest, SpansSurviveAMove) {
   EXPECT_EQ(file->size(), 0u);
 }
 
+TEST_F(AtomicFileTest, OneHolderOfAFolderAtATime) {
+  {
+    Result<FolderLock> first = FolderLock::take(folder_);
+    ASSERT_TRUE(first.isOk()) << first.status().message();
+    FolderLock moved = std::move(*first);
+    EXPECT_EQ(FolderLock::take(folder_).status().code(), ExitCode::BadConfig);
+  }
+  EXPECT_TRUE(FolderLock::take(folder_).isOk());
+  EXPECT_EQ(FolderLock::take(path("missing")).status().code(), ExitCode::MissingInput);
+}
+
 TEST_F(AtomicFileTest, SyncDirectoryNamesTheFolder) {
   EXPECT_TRUE(syncDirectory(folder_).isOk());
   EXPECT_NE(syncDirectory(path("missing")).message().find(path("missing")), std::string::npos);
