@@ -88,7 +88,7 @@ Status Trainer::run() {
   while (stepsDone_ < options_.steps) {
     StepMetrics metrics;
     TAPEOUT_RETURN_IF_ERROR(trainStep(metrics));
-    TAPEOUT_RETURN_IF_ERROR(checkLoss(metrics.loss));
+    TAPEOUT_RETURN_IF_ERROR(checkFinite(metrics));
     lastLoss_ = metrics.loss;
     Status reported = report(metrics);
     bool last = stepsDone_ == options_.steps;
@@ -136,15 +136,17 @@ Status Trainer::trainStep(StepMetrics &metrics) {
   return Status::ok();
 }
 
-Status Trainer::checkLoss(double loss) const {
-  if (std::isfinite(loss))
+// A gradient norm that is not finite trains as wrongly as such a loss, only more quietly.
+Status Trainer::checkFinite(const StepMetrics &metrics) const {
+  bool finiteLoss = std::isfinite(metrics.loss);
+  if (finiteLoss && std::isfinite(metrics.gradNorm))
     return Status::ok();
   metrics_.endLine();
   std::string before = lastLoss_ ? fmt::format("step {} had {:.4f}", stepsDone_ - 1, *lastLoss_)
                                  : std::string("it was the first step of this run");
   return Status::error(ExitCode::NonFiniteLoss,
-                       fmt::format("the loss of step {} is not finite ({}); lower --lr, raise --warmup or set --clip{}",
-                                   stepsDone_, before,
+                       fmt::format("the {} of step {} is not finite ({}); lower --lr, raise --warmup or set --clip{}",
+                                   finiteLoss ? "gradient norm" : "loss", stepsDone_, before,
                                    checkpoints_ ? ", and go on from the last checkpoint with --resume" : ""));
 }
 

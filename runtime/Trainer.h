@@ -44,7 +44,7 @@ public:
 private:
   Status trainStep(StepMetrics &metrics);
   Status runProgram(std::vector<InstructionTime> *times);
-  Status checkLoss(double loss) const;
+  Status checkFinite(const StepMetrics &metrics) const;
   Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
   Status traceIfDone();

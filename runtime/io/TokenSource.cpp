@@ -63,6 +63,10 @@ Result<TokenFile> openTokenFile(const std::string &path, int64_t vocabulary, uin
   size_t size = file->size();
   if (size == 0)
     return badData(fmt::format("{}: the file is empty; give a file with text or tokens", path));
+  constexpr std::string_view kNpyMagic = "\x93NUMPY";
+  if (size >= kNpyMagic.size() && std::memcmp(file->bytes().data(), kNpyMagic.data(), kNpyMagic.size()) == 0)
+    return badData(fmt::format("{}: this is a .npy array, but a language model reads text or token shards of llm.c; write the "
+                               "tokens as one of these", path));
   if (size < 4 || readWord(*file, 0) != kMagic) {
     if (vocabulary != 256)
       return badData(

@@ -203,6 +203,12 @@ TEST(TokenData, TakesAShardForAModelOfBytes) {
   EXPECT_EQ(values<int32_t>((*loader->next())->find("tokens")), (std::vector<int32_t>{9, 8}));
 }
 
+TEST(TokenData, RefusesAnArrayInsteadOfReadingItsBytes) {
+  TemporaryFolder folder;
+  std::string path = writeFile(folder / "x.npy", "\x93NUMPY" + std::string(500, 'x'));
+  expectError(errorOf(tokenSpec(path, 1, 2, 256)), ExitCode::BadData, {"x.npy", "a .npy array"});
+}
+
 TEST(TokenData, RefusesBadTokensWithTheirPlace) {
   TemporaryFolder folder;
   std::string path = writeFile(folder / "bad.bin", shard({1, 2, 3, 50257, 4}));
