@@ -27,7 +27,7 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
 def ScalarBodyOpInterface : OpInterface<"ScalarBodyOpInterface"> {
   let description = [{
     The arith/math computation of one element: of an elementwise op (one argument per operand), or the combiner of a
-    reduction (two arguments). Arguments are scalars or vectors alike, so constants are made with `constantLike`.
+    reduction (two arguments). Arguments are scalars or vectors alike, so constants are made with `ScalarBuilder::constant(like, value)`.
     `index` is the row-major linear index of the element in the result (i64, or a vector of i64).
     One body serves the interpreter and every target.
   }];

@@ -17,8 +17,6 @@ enum class ExitCode : int {
   Failed = 1,
   Usage = 2,
   NonFiniteLoss = 3,
-  PeerLost = 4,
-  Hang = 5,
   BadData = 65,
   MissingInput = 66,
   Unavailable = 69,
