@@ -2,8 +2,9 @@
 
 find_program(TAPEOUT_CCACHE ccache)
 if(TAPEOUT_CCACHE)
-  # Precompiled headers are cached only with these two relaxations.
-  set(ccache_command ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TAPEOUT_CCACHE})
+  # Precompiled headers are cached only with these two relaxations; relative paths let every checkout share the cache.
+  set(ccache_command ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+      CCACHE_NOHASHDIR=1 ${TAPEOUT_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache_command})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_command})
 endif()
