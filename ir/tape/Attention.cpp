@@ -151,4 +151,25 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
 }
 uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
 
+// By sequences or by heads. Log-sum-exp [batch, heads, tokens] has its heads elsewhere.
+void AttentionOp::getPlacementRules(PlacementRules &rules) {
+  SmallVector<AxisPlacement, 4> random(getNumOperands() - 3, kReplicate);
+  for (auto [dimension, lse] : {std::pair(0, 0), std::pair(2, 1)}) {
+    PlacementRule &rule = rules.emplace_back();
+    rule.operands.assign(3, shard(dimension));
+    llvm::append_range(rule.operands, random);
+    rule.results = {shard(dimension), shard(lse)};
+  }
+}
+void AttentionGradOp::getPlacementRules(PlacementRules &rules) {
+  SmallVector<AxisPlacement, 4> random(getNumOperands() - 6, kReplicate);
+  for (auto [dimension, lse] : {std::pair(0, 0), std::pair(2, 1)}) {
+    PlacementRule &rule = rules.emplace_back();
+    rule.operands.assign(6, shard(dimension));
+    rule.operands[4] = shard(lse);
+    llvm::append_range(rule.operands, random);
+    rule.results.assign(3, shard(dimension));
+  }
+}
+
 } // namespace tapeout::tape

@@ -53,12 +53,13 @@ def CheckedInference : TraitList<[DeclareOpInterfaceMethods<InferTypeOpInterface
     }
   }]>]>;
 
+defvar Placeable = DeclareOpInterfaceMethods<PlaceableOpInterface>;
 defvar CostFlops = DeclareOpInterfaceMethods<CostModelOpInterface, ["getFlops"]>;
 
 // Every op says its AMP class and its fusion kind: leaving one out is a TableGen error.
 class Tape_Op<string mnemonic, string amp, string fusion, list<Trait> traits = [],
-              Trait inference = CheckedInference, Trait cost = CostModelOpInterface>
-    : Op<TapeDialect, mnemonic, !listconcat(traits, [Pure, FactsOpInterface, cost, inference])> {
+              Trait inference = CheckedInference, Trait cost = CostModelOpInterface, Trait placement = Placeable>
+    : Op<TapeDialect, mnemonic, !listconcat(traits, [Pure, FactsOpInterface, cost, inference, placement])> {
   code facts = [{
     static ::tapeout::tape::AmpClass getAmpClass() { return ::tapeout::tape::AmpClass::}] # amp # [{; }
     static ::tapeout::tape::FusionKind getFusionKind() { return ::tapeout::tape::FusionKind::}] # fusion # [{; }
@@ -78,8 +79,17 @@ def ElementwiseShapes : NativeOpTrait<"ElementwiseShapes"> { let cppNamespace = 
 def LikeFirstOperandTrait : NativeOpTrait<"LikeFirstOperand"> { let cppNamespace = "::tapeout::tape"; }
 def LikeFirstOperand : TraitList<[InferTypeOpInterface, LikeFirstOperandTrait]>;
 
-class Tape_Elementwise<string mnemonic, string amp, list<Trait> traits = [], Trait inference = LikeFirstOperand>
-    : Tape_Op<mnemonic, amp, "Elementwise", !listconcat(traits, [ElementwiseShapes, ScalarBody]), inference>;
+// Shards as its operands do. `linear` lists sets of operands, bit i for operand i: with the others fixed, the op is linear
+// in those of a set together, so that a sum over devices may wait until after it.
+class ElementwisePlacementTrait<string linear> : ParamNativeOpTrait<"ElementwisePlacement", linear> {
+  let cppNamespace = "::tapeout::tape";
+}
+class ElementwisePlaceable<string linear> : TraitList<[PlaceableOpInterface, ElementwisePlacementTrait<linear>]>;
+
+class Tape_Elementwise<string mnemonic, string amp, string linear, list<Trait> traits = [],
+                       Trait inference = LikeFirstOperand, Trait placement = ElementwisePlaceable<linear>>
+    : Tape_Op<mnemonic, amp, "Elementwise", !listconcat(traits, [ElementwiseShapes, ScalarBody]), inference,
+              CostModelOpInterface, placement>;
 
 // Stays whole until its gradient is built, then becomes smaller ops.
 class Tape_Semantic<string mnemonic, string amp, list<Trait> traits = []>

@@ -226,4 +226,11 @@ OpFoldResult ConvertOp::fold(FoldAdaptor) {
   return elementOf(getOperand()) == getElementType() ? OpFoldResult(getOperand()) : OpFoldResult();
 }
 
+// Between floats it is linear, up to rounding.
+void ConvertOp::getPlacementRules(PlacementRules &rules) {
+  detail::addElementwisePlacements(*this, {}, rules);
+  if (isa<FloatType>(elementOf(getOperand())) && isa<FloatType>(getElementType()))
+    addUniformRule(*this, kPartialSum, rules);
+}
+
 } // namespace tapeout::tape

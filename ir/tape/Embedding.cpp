@@ -45,4 +45,19 @@ LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
 }
 uint64_t EmbeddingGradOp::getFlops() { return elementCount(getGradient().getType()); }
 
+void EmbeddingOp::getPlacementRules(PlacementRules &rules) {
+  int64_t idsRank = rankOf(getIds());
+  for (int64_t d = 0; d < idsRank; ++d)
+    rules.push_back({{kReplicate, shard(d)}, {shard(d)}});
+  rules.push_back({{shard(1), kReplicate}, {shard(idsRank)}});
+  addLinearRule(*this, 0, rules);
+}
+void EmbeddingGradOp::getPlacementRules(PlacementRules &rules) {
+  int64_t idsRank = rankOf(getIds());
+  for (int64_t d = 0; d < idsRank; ++d)
+    rules.push_back({{shard(d), shard(d)}, {kPartialSum}});
+  rules.push_back({{kReplicate, shard(idsRank)}, {shard(1)}});
+  addLinearRule(*this, 1, rules);
+}
+
 } // namespace tapeout::tape

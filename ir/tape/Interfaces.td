@@ -82,4 +82,15 @@ def StochasticOpInterface : OpInterface<"StochasticOpInterface"> {
   ];
 }
 
+def PlaceableOpInterface : OpInterface<"PlaceableOpInterface"> {
+  let description = [{
+    How placements on one mesh axis pass through the op. Everything replicated is always allowed and not listed; every
+    other way needs a rule, so an op without rules is right and slow. Where several rules fit the operands, the
+    preferred one comes first. An op that draws random numbers needs its global element index besides.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Appends the rules.", "void", "getPlacementRules",
+    (ins "::tapeout::tape::PlacementRules &":$rules)>];
+}
+
 #endif

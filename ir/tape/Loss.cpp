@@ -73,4 +73,12 @@ void CrossEntropyGradOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results
   results.push_back(t.mul(t.sub(probabilities, onehot), t.broadcastRows(scale, x)));
 }
 
+// Positions are independent. The classes are not: shards of the vocabulary follow from the decomposed form, where the
+// maximum and the sum are reductions.
+void CrossEntropyOp::getPlacementRules(PlacementRules &rules) { addRowRules(*this, rankOf(getLabels()), {}, rules); }
+void CrossEntropyGradOp::getPlacementRules(PlacementRules &rules) {
+  addRowRules(*this, rankOf(getLabels()), {}, rules);
+  addLinearRule(*this, 3, rules);
+}
+
 } // namespace tapeout::tape

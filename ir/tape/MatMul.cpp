@@ -203,4 +203,18 @@ void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
                           trailing(getRhs(), getRhsContract())));
 }
 
+void DotGeneralOp::getPlacementRules(PlacementRules &rules) {
+  int64_t result = 0;
+  for (auto [lhs, rhs] : llvm::zip(getLhsBatch(), getRhsBatch()))
+    rules.push_back({{shard(lhs), shard(rhs)}, {shard(result++)}});
+  for (int64_t d : freeDimensions(rankOf(getLhs()), getLhsBatch(), getLhsContract()))
+    rules.push_back({{shard(d), kReplicate}, {shard(result++)}});
+  for (int64_t d : freeDimensions(rankOf(getRhs()), getRhsBatch(), getRhsContract()))
+    rules.push_back({{kReplicate, shard(d)}, {shard(result++)}});
+  for (auto [lhs, rhs] : llvm::zip(getLhsContract(), getRhsContract()))
+    rules.push_back({{shard(lhs), shard(rhs)}, {kPartialSum}});
+  addLinearRule(*this, 0, rules);
+  addLinearRule(*this, 1, rules);
+}
+
 } // namespace tapeout::tape

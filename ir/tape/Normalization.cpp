@@ -125,4 +125,26 @@ void LayerNormParamGradOp::decompose(OpBuilder &b, Results &results) {
   results.assign({gamma, t.reduce("sum", dy, allButLast(x))});
 }
 
+//===- placement: rows are independent, gradients linear in what flows back -----------------------------------------------===//
+
+void SoftmaxOp::getPlacementRules(PlacementRules &rules) { addRowRules(*this, rankOf(getOperand()) - 1, {}, rules); }
+void SoftmaxGradOp::getPlacementRules(PlacementRules &rules) {
+  addRowRules(*this, rankOf(getOutput()) - 1, {}, rules);
+  addLinearRule(*this, 1, rules);
+}
+void LayerNormOp::getPlacementRules(PlacementRules &rules) {
+  addRowRules(*this, rankOf(getOperand()) - 1, {1, 2}, rules);
+}
+void LayerNormGradOp::getPlacementRules(PlacementRules &rules) {
+  addRowRules(*this, rankOf(getOperand()) - 1, {1}, rules);
+  addLinearRule(*this, 4, rules);
+}
+void LayerNormParamGradOp::getPlacementRules(PlacementRules &rules) {
+  for (int64_t d = 0; d + 1 < rankOf(getOperand()); ++d) {
+    addUniformRule(*this, shard(d), rules);
+    rules.back().results.assign(2, kPartialSum);
+  }
+  addLinearRule(*this, 3, rules);
+}
+
 } // namespace tapeout::tape

@@ -3,7 +3,7 @@
 #define TAPEOUT_IR_TAPE_OPTIMIZER_TD
 include "ir/tape/Base.td"
 
-class Tape_ScalarFunction<string mnemonic> : Tape_Elementwise<mnemonic, "Never", [], CheckedInference> {
+class Tape_ScalarFunction<string mnemonic> : Tape_Elementwise<mnemonic, "Never", "", [], CheckedInference> {
   let results = (outs Tape_ScalarF64:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
@@ -22,7 +22,7 @@ def BiasCorrectionOp : Tape_ScalarFunction<"bias_correction"> {
   let arguments = (ins Tape_ScalarI64:$step, Tape_ScalarF64:$beta);
 }
 
-def AdamOp : Tape_Elementwise<"adam", "Never"> {
+def AdamOp : Tape_Elementwise<"adam", "Never", ""> {
   let summary = "One Adam or AdamW update of a parameter and its moments";
   let description = [{
     decoupled (AdamW): p *= 1 - lr*wd; otherwise (Adam) g += wd*p. Then m += (g-m)(1-beta1); v = beta2 v + (1-beta2) g^2;
@@ -35,14 +35,14 @@ def AdamOp : Tape_Elementwise<"adam", "Never"> {
   let extraClassDeclaration = facts # "static constexpr unsigned kResultCount = 3;";
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
-def SgdOp : Tape_Elementwise<"sgd", "Never"> {
+def SgdOp : Tape_Elementwise<"sgd", "Never", ""> {
   let summary = "One step of stochastic gradient descent with weight decay";
   let description = [{p -= lr * (g + wd*p)}];
   let arguments = (ins Tape_FloatTensor:$parameter, Tape_FloatTensor:$gradient, Tape_ScalarF64:$lr, Tape_ScalarF64:$weight_decay);
   let results = (outs Tape_FloatTensor:$new_parameter);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
-def SgdMomentumOp : Tape_Elementwise<"sgd_momentum", "Never"> {
+def SgdMomentumOp : Tape_Elementwise<"sgd_momentum", "Never", ""> {
   let summary = "One step of stochastic gradient descent with momentum, optionally Nesterov's";
   let description = [{g += wd*p; buffer = momentum*buffer + g; p -= lr * (nesterov ? g + momentum*buffer : buffer)}];
   let arguments = (ins Tape_FloatTensor:$parameter, Tape_FloatTensor:$gradient, Tape_FloatTensor:$buffer,

@@ -3,7 +3,7 @@
 #define TAPEOUT_IR_TAPE_RANDOM_TD
 include "ir/tape/Base.td"
 
-def DropoutOp : Tape_Elementwise<"dropout", "Follow", [AttrSizedOperandSegments, Differentiable, Stochastic]> {
+def DropoutOp : Tape_Elementwise<"dropout", "Follow", "0b1", [AttrSizedOperandSegments, Differentiable, Stochastic]> {
   let summary = "0 with probability rate, else x / (1 - rate)";
   let description = [{
     An element is kept when the first word of Philox4x32-10 (key: seed; counter: element index low, high, step, stream)

@@ -73,4 +73,12 @@ void ReduceOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   results.push_back(t.reduceLast(getKind(), t.reduceLast(getKind(), rows)));
 }
 
+void ReduceOp::getPlacementRules(PlacementRules &rules) {
+  AxisPlacement partial = getKind() == "sum" ? kPartialSum : kPartialMax;
+  int64_t kept = 0;
+  for (int64_t d = 0; d < rankOf(getOperand()); ++d)
+    rules.push_back({{shard(d)}, {llvm::is_contained(getDimensions(), d) ? partial : shard(kept++)}});
+  addUniformRule(*this, partial, rules);
+}
+
 } // namespace tapeout::tape

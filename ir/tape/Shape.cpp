@@ -88,6 +88,12 @@ void IotaOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange, Value index
   results.push_back(s.convert(value, b.getI32Type()));
 }
 
+void IotaOp::getPlacementRules(PlacementRules &rules) {
+  for (int64_t d = 0; d < rankOf(getResult()); ++d)
+    if (d != static_cast<int64_t>(getDimension()))
+      rules.push_back({{}, {shard(d)}});
+}
+
 //===- reshape, transpose, broadcast_in_dim, hyperparameter ---------------------------------------------------------------===//
 
 uint64_t ReshapeOp::getFlops() { return 0; }
@@ -110,6 +116,26 @@ LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location>
 }
 void ReshapeOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
   gradients.push_back(TapeBuilder(b, getLoc()).reshape(dy[0], shapeOf(getOperand())));
+}
+// Both shapes fall into groups of dimensions of equal products. A shard may be cut from the outermost dimension of a
+// group, or from one that has only extents of 1 before it there.
+void ReshapeOp::getPlacementRules(PlacementRules &rules) {
+  ArrayRef<int64_t> from = shapeOf(getOperand()), to = getShape();
+  size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    size_t fromBegin = i, toBegin = j;
+    int64_t fromProduct = from[i++], toProduct = to[j++];
+    while (fromProduct != toProduct)
+      if (fromProduct < toProduct)
+        fromProduct *= from[i++];
+      else
+        toProduct *= to[j++];
+    for (size_t a = fromBegin; a < i && (a == fromBegin || from[a - 1] == 1); ++a)
+      for (size_t b = toBegin; b < j && (b == toBegin || to[b - 1] == 1); ++b)
+        rules.push_back({{shard(a)}, {shard(b)}});
+  }
+  addUniformRule(*this, kPartialSum, rules);
+  addUniformRule(*this, kPartialMax, rules);
 }
 std::optional<StridedAccess> ReshapeOp::getAccess() { return StridedAccess{0, rowMajorStrides(getShape())}; }
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
@@ -138,6 +164,12 @@ void TransposeOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradi
   for (auto [i, dimension] : llvm::enumerate(getPermutation()))
     inverse[dimension] = i;
   gradients.push_back(TapeBuilder(b, getLoc()).transpose(dy[0], inverse));
+}
+void TransposeOp::getPlacementRules(PlacementRules &rules) {
+  for (auto [result, operand] : llvm::enumerate(getPermutation()))
+    rules.push_back({{shard(operand)}, {shard(result)}});
+  addUniformRule(*this, kPartialSum, rules);
+  addUniformRule(*this, kPartialMax, rules);
 }
 std::optional<StridedAccess> TransposeOp::getAccess() {
   auto strides = rowMajorStrides(shapeOf(getOperand()));
@@ -187,6 +219,16 @@ void BroadcastInDimOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &
   }
   gradients.push_back(gradient);
 }
+// What is repeated may be repeated on every device: the repetitions are then a shard.
+void BroadcastInDimOp::getPlacementRules(PlacementRules &rules) {
+  for (auto [operand, result] : llvm::enumerate(getBroadcastDimensions()))
+    rules.push_back({{shard(operand)}, {shard(result)}});
+  addUniformRule(*this, kPartialSum, rules);
+  addUniformRule(*this, kPartialMax, rules);
+  for (int64_t d = 0; d < rankOf(getResult()); ++d)
+    if (!llvm::is_contained(getBroadcastDimensions(), d))
+      rules.push_back({{kReplicate}, {shard(d)}});
+}
 std::optional<StridedAccess> BroadcastInDimOp::getAccess() {
   auto strides = rowMajorStrides(shapeOf(getOperand()));
   StridedAccess access;
@@ -207,6 +249,8 @@ LogicalResult HyperparameterOp::inferReturnTypes(MLIRContext *context, std::opti
 std::optional<StridedAccess> HyperparameterOp::getAccess() {
   return StridedAccess{static_cast<int64_t>(getField()), {}};
 }
+
+void HyperparameterOp::getPlacementRules(PlacementRules &) {}
 
 //===- split, concatenate ---------------------------------------------------------------------------------------------===//
 
@@ -244,6 +288,20 @@ LogicalResult ConcatenateOp::inferReturnTypes(MLIRContext *, std::optional<Locat
 void ConcatenateOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
   auto split = b.create<SplitOp>(getLoc(), dy[0], getDimension(), getOperands().size());
   llvm::append_range(gradients, split.getResults());
+}
+
+static void addAllButOne(Operation *op, int64_t rank, int64_t dimension, PlacementRules &rules) {
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != dimension)
+      addUniformRule(op, shard(d), rules);
+  addUniformRule(op, kPartialSum, rules);
+  addUniformRule(op, kPartialMax, rules);
+}
+void SplitOp::getPlacementRules(PlacementRules &rules) {
+  addAllButOne(*this, rankOf(getOperand()), getDimension(), rules);
+}
+void ConcatenateOp::getPlacementRules(PlacementRules &rules) {
+  addAllButOne(*this, rankOf(getResult()), getDimension(), rules);
 }
 
 } // namespace tapeout::tape

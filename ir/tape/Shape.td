@@ -3,14 +3,14 @@
 #define TAPEOUT_IR_TAPE_SHAPE_TD
 include "ir/tape/Base.td"
 
-def ConstantOp : Tape_Elementwise<"constant", "Follow", [ConstantLike], CheckedInference> {
+def ConstantOp : Tape_Elementwise<"constant", "Follow", "", [ConstantLike], CheckedInference> {
   let summary = "One number, as a rank-0 tensor";
   let arguments = (ins F64Attr:$value, TypeAttr:$element_type);
   let results = (outs Tape_Tensor:$result);
   let assemblyFormat = "$value `to` $element_type attr-dict";
   let hasFolder = 1;
 }
-def IotaOp : Tape_Elementwise<"iota", "Follow", [], CheckedInference> {
+def IotaOp : Tape_Elementwise<"iota", "Follow", "", [], CheckedInference, Placeable> {
   let summary = "An i32 tensor whose elements are their own index in one dimension";
   let arguments = (ins DenseI64ArrayAttr:$shape, I64Attr:$dimension);
   let results = (outs Tape_IndexTensor:$result);

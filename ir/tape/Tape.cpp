@@ -120,4 +120,42 @@ LogicalResult detail::verifyElementwiseShapes(Operation *op) {
   return success();
 }
 
+//===- placement ------------------------------------------------------------------------------------------------------===//
+
+void addUniformRule(Operation *op, AxisPlacement placement, PlacementRules &rules) {
+  PlacementRule &rule = rules.emplace_back();
+  rule.operands.assign(op->getNumOperands(), placement);
+  rule.results.assign(op->getNumResults(), placement);
+}
+
+void addRowRules(Operation *op, int64_t rows, ArrayRef<unsigned> replicatedOperands, PlacementRules &rules) {
+  for (int64_t d = 0; d < rows; ++d) {
+    addUniformRule(op, shard(d), rules);
+    for (unsigned operand : replicatedOperands)
+      rules.back().operands[operand] = kReplicate;
+  }
+}
+
+void addLinearRule(Operation *op, unsigned operand, PlacementRules &rules) {
+  addUniformRule(op, kReplicate, rules);
+  rules.back().operands[operand] = kPartialSum;
+  rules.back().results.assign(op->getNumResults(), kPartialSum);
+}
+
+void detail::addElementwisePlacements(Operation *op, ArrayRef<unsigned> linearOperandSets, PlacementRules &rules) {
+  SmallVector<unsigned> scalars;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    if (rankOf(operand) == 0)
+      scalars.push_back(i);
+  addRowRules(op, rankOf(op->getResult(0)), scalars, rules);
+  if (!isa<FloatType>(elementOf(op->getResult(0)))) // integer division is not linear
+    return;
+  for (unsigned set : linearOperandSets) {
+    addUniformRule(op, kPartialSum, rules);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (!(set >> i & 1))
+        rules.back().operands[i] = kReplicate;
+  }
+}
+
 } // namespace tapeout::tape

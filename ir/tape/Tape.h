@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/tape/Facts.h"
+#include "ir/tape/Placement.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
@@ -28,6 +29,13 @@ int64_t rankOf(mlir::Value value);
 mlir::Type elementOf(mlir::Value value);
 /// Row-major strides in elements.
 llvm::SmallVector<int64_t, 6> rowMajorStrides(llvm::ArrayRef<int64_t> shape);
+/// Appends a rule whose values are all placed alike.
+void addUniformRule(mlir::Operation *op, AxisPlacement placement, PlacementRules &rules);
+/// For ops that treat the rows of the last dimension alike: appends a rule for each dimension of `rows` dimensions, which
+/// shards all values but the operands listed.
+void addRowRules(mlir::Operation *op, int64_t rows, llvm::ArrayRef<unsigned> replicatedOperands, PlacementRules &rules);
+/// Appends the rule that the op is linear in one operand, the others fixed: the sum over devices may wait until after it.
+void addLinearRule(mlir::Operation *op, unsigned operand, PlacementRules &rules);
 /// The name of the source layer a location carries, or "".
 llvm::StringRef layerName(mlir::Location loc);
 
@@ -49,6 +57,7 @@ inline constexpr llvm::StringLiteral kRoleInput = "input";
 
 namespace detail {
 mlir::LogicalResult verifyElementwiseShapes(mlir::Operation *op);
+void addElementwisePlacements(mlir::Operation *op, llvm::ArrayRef<unsigned> linearOperandSets, PlacementRules &rules);
 mlir::LogicalResult inferElementwise(std::optional<mlir::Location> loc, mlir::ValueRange operands,
                                      mlir::Type elementType, mlir::Type &result);
 
@@ -68,6 +77,16 @@ template <typename ConcreteType>
 class ElementwiseShapes : public mlir::OpTrait::TraitBase<ConcreteType, ElementwiseShapes> {
 public:
   static mlir::LogicalResult verifyTrait(mlir::Operation *op) { return detail::verifyElementwiseShapes(op); }
+};
+
+template <unsigned... LinearOperandSets> class ElementwisePlacement {
+public:
+  template <typename ConcreteType> class Impl : public mlir::OpTrait::TraitBase<ConcreteType, Impl> {
+  public:
+    void getPlacementRules(PlacementRules &rules) {
+      detail::addElementwisePlacements(this->getOperation(), {LinearOperandSets...}, rules);
+    }
+  };
 };
 
 template <typename ConcreteType>
