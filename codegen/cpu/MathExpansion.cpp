@@ -29,12 +29,14 @@ class F32Math {
 public:
   F32Math(OpBuilder &builder, Location loc) : builder_(builder), loc_(loc), s_(builder, loc) {}
 
-  // 2^n e^r with n = round(x / ln 2). Two steps of scaling, so that denormal results round once.
+  // 2^n e^r with n = round(x / ln 2). Two steps of scaling, so that denormal results round once. Masked scores are
+  // -infinity: an underflow for each of them would cost the processor over a hundred cycles.
   Value exp(Value x) {
-    x = clampAbove(clampBelow(x, -105), 89); // where the result is 0 or infinite already
+    Value vanishes = s_.compare("lt", x, constant(x, -104)), zero = constant(x, 0);
+    x = clampAbove(s_.select(vanishes, zero, x), 89); // above, the result is infinite already
     auto [n, y] = splitExp(x);
     Value half = shift(n, 1, /*arithmetic=*/true);
-    return s_.mul(s_.mul(y, powerOfTwo(half)), powerOfTwo(s_.sub(n, half)));
+    return s_.select(vanishes, zero, s_.mul(s_.mul(y, powerOfTwo(half)), powerOfTwo(s_.sub(n, half))));
   }
 
   // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)): k ln 2 + f - f^2/2 + f^3 P(f).
@@ -88,10 +90,6 @@ private:
   Value clampAbove(Value x, double bound) {
     return s_.select(s_.compare("gt", x, constant(x, bound)), constant(x, bound), x);
   }
-  Value clampBelow(Value x, double bound) {
-    return s_.select(s_.compare("lt", x, constant(x, bound)), constant(x, bound), x);
-  }
-
   Value cast(Value x, Type element) {
     return builder_.create<arith::BitcastOp>(loc_, tape::withElement(x.getType(), element), x);
   }
