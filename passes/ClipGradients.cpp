@@ -4,6 +4,7 @@
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 
+#include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/TapeBuilder.h"
 #include "runtime/base/Hyperparameters.h"
@@ -21,13 +22,11 @@ bool isGradient(const NamedResult &result) {
 }
 
 Value buildGlobalNorm(tape::TapeBuilder &t, ArrayRef<NamedResult> results) {
-  Value sum;
+  SmallVector<Value> gradients;
   for (const NamedResult &result : results)
-    if (isGradient(result)) {
-      Value part = t.convert(t.reduceAll("sum", t.mul(result.value, result.value)), t.builder().getF32Type());
-      sum = sum ? t.add(sum, part) : part;
-    }
-  return sum ? t.sqrt(sum) : Value();
+    if (isGradient(result))
+      gradients.push_back(result.value);
+  return gradients.empty() ? Value() : t.sqrt(t.builder().create<tape::SumOfSquaresOp>(t.loc(), gradients));
 }
 
 // min(1, clip / (norm + 1e-6)), or 1 where clip <= 0. Rank 0, f32.

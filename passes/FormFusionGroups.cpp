@@ -89,7 +89,7 @@ private:
     for (Value input : inputs)
       operands.push_back(inMemory(input));
 
-    auto fusion = builder_.create<tape::FusionOp>(ops.back()->getLoc(), TypeRange(ValueRange(results)), operands);
+    auto fusion = builder_.create<tape::FusionOp>(ops.back()->getLoc(), TypeRange(ValueRange(results)), operands, /*tensors=*/1);
     if (Attribute phase = ops.front()->getAttr(tape::kPhaseAttr))
       fusion->setAttr(tape::kPhaseAttr, phase);
     fillBody(fusion, inputs.getArrayRef(), body.takeVector(), results);

@@ -115,7 +115,7 @@ private:
       node.columns = rows ? node.elements / elements : columnKey(reduce);
       if (!rows)
         node.cuts = columnCuts(reduce);
-    } else if (elements > 1 && !readsMemory(op)) {
+    } else if (!readsMemory(op)) {
       node.kind = NodeKind::Pointwise;
       node.elements = elements;
     }

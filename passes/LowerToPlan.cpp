@@ -61,7 +61,7 @@ public:
       if (!isa<tape::ConstantOp, tape::YieldOp>(op))
         label += "_" + op.getName().stripDialect().str();
     }
-    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel");
+    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors());
     kernel.getBody().takeBody(fusion.getBody());
     std::string text;
     llvm::raw_string_ostream(text) << kernel;

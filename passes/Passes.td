@@ -88,6 +88,12 @@ def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
+  let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
+  let description = [{Only groups whose results leave the function at once: nothing lives longer. Value-preserving.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
 def VerifyFusionGroups : Pass<"tape-verify-fusion-groups", "::mlir::ModuleOp"> {
   let summary = "Checks that nothing is left that cannot become an instruction";
   let description = [{Outside of groups only reshapes and library ops; inside only ops a kernel can be generated for. Changes nothing.}];

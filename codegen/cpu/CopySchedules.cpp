@@ -1,5 +1,6 @@
 #include "codegen/cpu/Schedules.h"
 #include "ir/tape/Embedding.h"
+#include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -141,6 +142,7 @@ FailureOr<WorkUnits> buildRowMovement(KernelBuilder &kernel, const KernelFrame &
       .Case([&](tape::EmbeddingGradOp op) { return buildEmbeddingGrad(kernel, own, op); })
       .Case([&](tape::SplitOp op) { return buildSplit(kernel, own, op); })
       .Case([&](tape::ConcatenateOp op) { return buildConcatenate(kernel, own, op); })
+      .Case([&](tape::SumOfSquaresPartsOp op) { return buildSumOfSquaresParts(kernel, own, op); })
       .Default([](Operation *op) { return op->emitError("has no kernel for the target cpu"); });
 }
 

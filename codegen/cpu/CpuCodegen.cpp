@@ -16,7 +16,9 @@ namespace {
 constexpr unsigned kParts = 16;
 constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
 
-FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame) {
+FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors) {
+  if (tensors > 1)
+    return buildMultiTensor(kernel, frame, tensors);
   tape::ReduceOp reduction;
   for (Operation &op : frame.region->without_terminator()) {
     if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
@@ -56,12 +58,12 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
   builder.setInsertionPointToStart(entry);
 
   KernelBuilder words(builder, kernel.getLoc());
-  KernelFrame frame{&kernel.getBody().front(), {}, {}, entry->getArgument(1), entry->getArgument(2)};
+  KernelFrame frame{&kernel.getBody().front(), {}, {}, entry->getArgument(0), entry->getArgument(1), entry->getArgument(2)};
   unsigned arguments = frame.region->getNumArguments(), results = frame.terminator()->getNumOperands();
   for (unsigned i = 0; i < arguments + results; ++i)
-    (i < arguments ? frame.operands : frame.results).push_back(words.loadPointer(entry->getArgument(0), i));
+    (i < arguments ? frame.operands : frame.results).push_back(words.loadPointer(frame.arguments, words.integer(i)));
 
-  FailureOr<WorkUnits> units = buildBody(words, frame);
+  FailureOr<WorkUnits> units = buildBody(words, frame, kernel.getTensors());
   if (failed(units))
     return failure();
   finishKernelFunction(builder, entry);

@@ -16,6 +16,7 @@ Value KernelBuilder::integer(int64_t value) {
   return builder_.create<arith::ConstantOp>(loc_, builder_.getI64IntegerAttr(value));
 }
 Value KernelBuilder::add(Value a, Value b) { return builder_.createOrFold<arith::AddIOp>(loc_, a, b); }
+Value KernelBuilder::subtract(Value a, Value b) { return builder_.createOrFold<arith::SubIOp>(loc_, a, b); }
 Value KernelBuilder::multiply(Value a, int64_t factor) {
   return factor == 1 ? a : builder_.createOrFold<arith::MulIOp>(loc_, a, integer(factor));
 }
@@ -160,6 +161,7 @@ Value KernelBuilder::truncate(Value integers, Type element) {
 }
 
 Value KernelBuilder::addElements(Value a, Value b) { return builder_.create<arith::AddFOp>(loc_, a, b); }
+Value KernelBuilder::multiplyElements(Value a, Value b) { return builder_.create<arith::MulFOp>(loc_, a, b); }
 
 Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine) {
   auto type = dyn_cast<VectorType>(vector.getType());
@@ -223,10 +225,29 @@ void KernelBuilder::store(Value pointer, Value offset, Value value, Lanes lanes)
     builder_.create<LLVM::MaskedStoreOp>(loc_, value, place, mask(lanes), alignment);
 }
 
-Value KernelBuilder::loadPointer(Value table, int64_t index) {
-  Value place = builder_.create<LLVM::GEPOp>(loc_, table.getType(), table.getType(), table,
-                                             LLVM::GEPArg(static_cast<int32_t>(index)), /*inbounds=*/true);
-  return builder_.create<LLVM::LoadOp>(loc_, table.getType(), place, 8);
+Value KernelBuilder::loadPointer(Value table, Value index) {
+  return builder_.create<LLVM::LoadOp>(loc_, table.getType(), address(table, table.getType(), index), 8);
+}
+
+Value KernelBuilder::table(ArrayRef<int64_t> values) {
+  auto function = builder_.getInsertionBlock()->getParentOp()->getParentOfType<LLVM::LLVMFuncOp>();
+  if (!function)
+    function = cast<LLVM::LLVMFuncOp>(builder_.getInsertionBlock()->getParentOp());
+  auto module = function->getParentOfType<ModuleOp>();
+  unsigned number = 0;
+  std::string name;
+  do
+    name = (function.getSymName() + "_table" + Twine(number++)).str();
+  while (module.lookupSymbol(name));
+  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+  Type type = LLVM::LLVMArrayType::get(builder_.getI64Type(), values.size());
+  auto global = outside.create<LLVM::GlobalOp>(loc_, type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
+                                               builder_.getI64TensorAttr(values), /*alignment=*/8);
+  return builder_.create<LLVM::AddressOfOp>(loc_, global);
+}
+
+Value KernelBuilder::loadInteger(Value table, Value index) {
+  return load(table, builder_.getI64Type(), index, 0, {1, 1});
 }
 
 void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset, Type element, int64_t extent) {

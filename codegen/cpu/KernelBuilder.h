@@ -23,6 +23,7 @@ public:
   // Integers of 64 bits: units, loop counters and offsets.
   Value integer(int64_t value);
   Value add(Value a, Value b);
+  Value subtract(Value a, Value b);
   Value multiply(Value a, int64_t factor);
   Value divide(Value a, int64_t divisor);    // a >= 0
   Value remainder(Value a, int64_t divisor); // a >= 0
@@ -56,7 +57,8 @@ public:
   /// value where a lane is active, `other` elsewhere.
   Value selectActive(Lanes lanes, Value value, Value other);
   Value truncate(Value integers, mlir::Type element);
-  Value addElements(Value a, Value b); // floats
+  Value addElements(Value a, Value b);      // floats
+  Value multiplyElements(Value a, Value b); // floats
   /// Combines all lanes: i with i + count/2, and so on, so that the order never depends on the instruction set.
   Value combineLanes(Value vector, Ref<Value(Value, Value)> combine);
 
@@ -64,7 +66,10 @@ public:
   // never touch memory; their values mean nothing.
   Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes);
   void store(Value pointer, Value offset, Value value, Lanes lanes);
-  Value loadPointer(Value table, int64_t index);
+  Value loadPointer(Value table, Value index);
+  /// A constant array in the kernel's module, and an element of it.
+  Value table(llvm::ArrayRef<int64_t> values);
+  Value loadInteger(Value table, Value index);
   /// Copies `extent` elements; the pieces may not overlap.
   void copy(Value from, Value fromOffset, Value to, Value toOffset, mlir::Type element, int64_t extent);
 

@@ -11,6 +11,7 @@ struct KernelFrame {
   mlir::Block *region;                     // tape ops, ended by tape.yield
   llvm::SmallVector<mlir::Value> operands; // pointers
   llvm::SmallVector<mlir::Value> results;  // pointers
+  mlir::Value arguments;                   // the table of all these pointers
   mlir::Value begin, end;                  // units to compute
 
   mlir::Operation *terminator() const { return region->getTerminator(); }
@@ -38,6 +39,13 @@ mlir::FailureOr<WorkUnits> buildColumns(KernelBuilder &kernel, const KernelFrame
 ///   embedding: a row is NaN where an id is outside the table, so that the loss reports it.
 ///   embedding_grad: a unit is 64 columns of the table; ids in order; ids outside the table are skipped.
 mlir::FailureOr<WorkUnits> buildRowMovement(KernelBuilder &kernel, const KernelFrame &frame, mlir::Operation *op);
+
+/// The same elementwise computation for `tensors` tensors of any sizes, as tape.fusion states it. Units are 4,096 elements
+/// of one tensor.
+mlir::FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors);
+
+/// sum_of_squares_parts: a unit is one part; 64 partial sums by element index, combined by one fixed tree.
+WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, mlir::Operation *op);
 
 /// 1 where some tensor of more than one element is f64 (the vector math is f32) or nothing has 16 elements, else 16.
 unsigned chooseLanes(mlir::Block *region);

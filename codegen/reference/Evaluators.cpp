@@ -57,6 +57,18 @@ FailureOr<Evaluator> reduction(ReduceOp op) {
   });
 }
 
+Evaluator sumOfSquaresParts(SumOfSquaresPartsOp op) {
+  return [type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    size_t part = 0;
+    for (const Values *input : inputs)
+      for (size_t begin = 0; begin < input->size(); begin += SumOfSquaresPartsOp::kPart, ++part)
+        for (size_t i = begin; i < std::min<size_t>(begin + SumOfSquaresPartsOp::kPart, input->size()); ++i)
+          (*outputs[0])[part] += (*input)[i] * (*input)[i];
+    roundTo(type, *outputs[0]);
+    return success();
+  };
+}
+
 FailureOr<Evaluator> access(AccessOpInterface op) {
   std::optional<StridedAccess> access = op.getAccess();
   if (!access)
@@ -178,6 +190,7 @@ FailureOr<Evaluator> evaluatorOf(Operation *op) {
   }
   return llvm::TypeSwitch<Operation *, FailureOr<Evaluator>>(op)
       .Case([](ReduceOp reduce) { return reduction(reduce); })
+      .Case([](SumOfSquaresPartsOp op) { return FailureOr<Evaluator>(sumOfSquaresParts(op)); })
       .Case([](DotGeneralOp dot) { return FailureOr<Evaluator>(product(dot)); })
       .Case([](EmbeddingOp embedding) { return FailureOr<Evaluator>(lookup(embedding)); })
       .Case([](EmbeddingGradOp gradient) { return FailureOr<Evaluator>(lookupGradient(gradient)); })

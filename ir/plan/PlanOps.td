@@ -39,7 +39,8 @@ def SlotOp : Plan_Op<"slot"> {
 
 def KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock]> {
   let summary = "A kernel to generate: the region holds its tape ops; arguments are operands, tape.yield its results";
-  let arguments = (ins SymbolNameAttr:$sym_name);
+  let description = [{`tensors`: see tape.fusion.}];
+  let arguments = (ins SymbolNameAttr:$sym_name, DefaultValuedAttr<I64Attr, "1">:$tensors);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }

@@ -21,6 +21,9 @@ LogicalResult FusionOp::verify() {
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
   if (!yield || yield.getOperandTypes() != getResultTypes())
     return emitOpError("the region must end in a tape.yield of the results");
+  int64_t tensors = getTensors(), ops = body.getOperations().size() - 1;
+  if (tensors < 1 || ops % tensors != 0 || getNumResults() % tensors != 0)
+    return emitOpError("cannot divide ") << ops << " ops and " << getNumResults() << " results among " << tensors << " tensors";
   return success();
 }
 

@@ -6,8 +6,11 @@ include "ir/tape/Base.td"
 
 def FusionOp : Op<TapeDialect, "fusion", [Pure, IsolatedFromAbove, SingleBlock, FactsOpInterface]> {
   let summary = "A group of ops that becomes one kernel";
-  let description = [{The region's arguments are the operands; `tape.yield` names the results.}];
-  let arguments = (ins Variadic<Tape_Tensor>:$operands);
+  let description = [{
+    The region's arguments are the operands; `tape.yield` names the results. `tensors` greater than 1: the region computes
+    the same for so many tensors of any sizes, one after the other, with as many ops and results for each.
+  }];
+  let arguments = (ins Variadic<Tape_Tensor>:$operands, DefaultValuedAttr<I64Attr, "1">:$tensors);
   let results = (outs Variadic<Tape_Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;

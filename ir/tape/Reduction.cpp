@@ -81,4 +81,47 @@ void ReduceOp::getPlacementRules(PlacementRules &rules) {
   addUniformRule(*this, partial, rules);
 }
 
+//===- sum_of_squares -----------------------------------------------------------------------------------------------------===//
+
+static LogicalResult inferSumOfSquares(std::optional<Location> loc, ValueRange operands, ArrayRef<int64_t> shape,
+                                       SmallVectorImpl<Type> &types) {
+  if (operands.empty())
+    return emitOptionalError(loc, "a sum of squares needs an operand");
+  Type element = elementOf(operands.front());
+  types.push_back(RankedTensorType::get(shape, element.isF64() ? element : Float32Type::get(element.getContext())));
+  return success();
+}
+
+LogicalResult SumOfSquaresOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  return inferSumOfSquares(loc, adaptor.getOperands(), {}, types);
+}
+void SumOfSquaresOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
+  Value parts = b.create<SumOfSquaresPartsOp>(getLoc(), getOperands());
+  results.push_back(TapeBuilder(b, getLoc()).reduceAll("sum", parts));
+}
+// Cut operands count each element once only where all are cut.
+void SumOfSquaresOp::getPlacementRules(PlacementRules &rules) {
+  if (llvm::any_of(getOperands(), [](Value operand) { return rankOf(operand) == 0; }))
+    return;
+  addUniformRule(*this, shard(0), rules);
+  rules.back().results = {kPartialSum};
+}
+
+LogicalResult SumOfSquaresPartsOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                    SmallVectorImpl<Type> &types) {
+  int64_t parts = 0;
+  for (Value operand : adaptor.getOperands())
+    parts += (elementCount(operand.getType()) + kPart - 1) / kPart;
+  return inferSumOfSquares(loc, adaptor.getOperands(), {parts}, types);
+}
+uint64_t SumOfSquaresPartsOp::getFlops() {
+  uint64_t elements = 0;
+  for (Value operand : getOperands())
+    elements += elementCount(operand.getType());
+  return 2 * elements;
+}
+// Where parts begin depends on the shapes: nothing to share out.
+void SumOfSquaresPartsOp::getPlacementRules(PlacementRules &) {}
+
 } // namespace tapeout::tape

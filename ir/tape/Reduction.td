@@ -12,4 +12,18 @@ def ReduceOp : Tape_Op<"reduce", "Never", "Reduction", [Differentiable, ScalarBo
   let results = (outs Tape_Tensor:$result);
   let assemblyFormat = "$kind $operand `over` $dimensions attr-dict `:` type($operand)";
 }
+
+def SumOfSquaresOp : Tape_Semantic<"sum_of_squares", "Never"> {
+  let summary = "The sum of the squares of all elements of all operands";
+  let arguments = (ins Variadic<Tape_FloatTensor>:$operands);
+  let results = (outs Tape_ScalarFloat:$result);
+  let assemblyFormat = "$operands attr-dict `:` type($operands)";
+}
+def SumOfSquaresPartsOp : Tape_Op<"sum_of_squares_parts", "Never", "Opaque", [], cost = CostFlops> {
+  let summary = "One sum of squares for each 4,096 elements of each operand, in order: one kernel for many tensors";
+  let arguments = (ins Variadic<Tape_FloatTensor>:$operands);
+  let results = (outs Tape_FloatTensor:$result);
+  let assemblyFormat = "$operands attr-dict `:` type($operands)";
+  let extraClassDeclaration = facts # "static constexpr int64_t kPart = 4096;";
+}
 #endif

@@ -95,6 +95,8 @@ private:
                  ? std::optional(consumer.space)
                  : std::nullopt;
     Space p = producer.space, c = consumer.space;
+    if (p.elements == 1 && c.elements > 1) // every element would need it first: no thread could start
+      return std::nullopt;
     if (p.elements == c.elements) {
       if (p.columns != 0 && c.columns != 0 && p.columns != c.columns)
         return std::nullopt;

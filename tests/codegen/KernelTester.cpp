@@ -116,7 +116,8 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   builder.setInsertionPointToStart(entry);
 
   KernelBuilder kernel(builder, loc);
-  mlir::Value from = kernel.loadPointer(entry->getArgument(0), 0), to = kernel.loadPointer(entry->getArgument(0), 1);
+  mlir::Value from = kernel.loadPointer(entry->getArgument(0), kernel.integer(0));
+  mlir::Value to = kernel.loadPointer(entry->getArgument(0), kernel.integer(1));
   kernel.vectors(inputs.size(), 16, [&](mlir::Value i, Lanes lanes) {
     mlir::Value x = kernel.load(from, builder.getF32Type(), i, 1, lanes);
     kernel.store(to, i, builder.create<mlir::math::ErfOp>(loc, x), lanes);

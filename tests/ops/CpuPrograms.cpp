@@ -85,10 +85,10 @@ size_t CpuPrograms::add(func::FuncOp function) {
 size_t CpuPrograms::addKernel(Operation *op) {
   OpBuilder b(&context_);
   b.setInsertionPointToEnd(plan_->getBody());
-  auto kernel = b.create<plan::KernelOp>(op->getLoc(), "k");
+  auto fusion = dyn_cast<tape::FusionOp>(op);
+  auto kernel = b.create<plan::KernelOp>(op->getLoc(), "k", fusion ? fusion.getTensors() : 1);
   Block *body = b.createBlock(&kernel.getBody());
   IRMapping mapping;
-  auto fusion = dyn_cast<tape::FusionOp>(op);
   for (auto [i, operand] : llvm::enumerate(op->getOperands()))
     mapping.map(fusion ? fusion.getBody().getArgument(i) : operand, body->addArgument(operand.getType(), op->getLoc()));
   b.setInsertionPointToEnd(body);

@@ -34,10 +34,34 @@ Sample reduce(std::string name, std::string kind, Input input, std::vector<int64
           [=](const Arrays &x) { return reduced(x[0], outer, extent, inner, kind == "sum"); },
           hasGradient ? std::vector<unsigned>{0} : std::vector<unsigned>{}};
 }
+
+// The second tensor has a part and a rest, the third less than a vector.
+const std::vector<Input> kTensors = {floats({3, 5}), floats({4096 + 100}), floats({7}), floats({2, 64})};
+
+double sumOfSquares(const std::vector<double> &x, size_t begin, size_t end) {
+  double sum = 0;
+  for (size_t i = begin; i < std::min(end, x.size()); ++i)
+    sum += x[i] * x[i];
+  return sum;
+}
 } // namespace
 
 std::vector<Sample> reductionSamples() {
   return {
+      {"sum_of_squares", kTensors,
+       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresOp>(t.loc(), x); },
+       [](const Arrays &x) {
+         double sum = 0;
+         for (const auto &tensor : x)
+           sum += sumOfSquares(tensor, 0, tensor.size());
+         return Arrays{{sum}};
+       }},
+      {"sum_of_squares_parts", kTensors,
+       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresPartsOp>(t.loc(), x); },
+       [](const Arrays &x) {
+         return Arrays{{sumOfSquares(x[0], 0, 15), sumOfSquares(x[1], 0, 4096), sumOfSquares(x[1], 4096, 4196),
+                        sumOfSquares(x[2], 0, 7), sumOfSquares(x[3], 0, 128)}};
+       }},
       reduce("sum_last", "sum", floats({5, 7}), {1}),
       reduce("sum_first", "sum", floats({5, 7}), {0}),
       reduce("sum_middle", "sum", floats({2, 3, 5}), {1}),

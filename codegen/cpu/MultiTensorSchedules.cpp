@@ -1,0 +1,164 @@
+// Kernels over many tensors of different sizes in one launch: a constant table says for each unit which tensor it works
+// on and where.
+#include "codegen/cpu/Expression.h"
+#include "codegen/cpu/Schedules.h"
+#include "ir/tape/Reduction.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+constexpr int64_t kPart = tape::SumOfSquaresPartsOp::kPart;
+constexpr unsigned kLanes = 16, kAccumulators = 4;
+
+/// The elements that one unit computes.
+struct Part {
+  Value tensor, begin, end;
+};
+
+/// Units of at most kPart elements, tensor after tensor.
+class Parts {
+public:
+  Parts(KernelBuilder &kernel, ArrayRef<int64_t> sizes) : kernel_(kernel) {
+    SmallVector<int64_t> tensors, begins, ends;
+    for (auto [tensor, size] : llvm::enumerate(sizes))
+      for (int64_t begin = 0; begin < size; begin += kPart) {
+        tensors.push_back(tensor);
+        begins.push_back(begin);
+        ends.push_back(std::min(begin + kPart, size));
+      }
+    count_ = tensors.size();
+    tensors_ = kernel.table(tensors);
+    begins_ = kernel.table(begins);
+    ends_ = kernel.table(ends);
+  }
+  int64_t count() const { return count_; }
+  Part part(Value unit) const {
+    return {kernel_.loadInteger(tensors_, unit), kernel_.loadInteger(begins_, unit), kernel_.loadInteger(ends_, unit)};
+  }
+
+private:
+  KernelBuilder &kernel_;
+  int64_t count_;
+  Value tensors_, begins_, ends_;
+};
+
+/// Largest multiple of `step` that is not beyond the part's length, as an end.
+Value wholeEnd(KernelBuilder &kernel, const Part &part, int64_t step) {
+  Value length = kernel.subtract(part.end, part.begin);
+  return kernel.add(part.begin, kernel.multiply(kernel.divide(length, step), step));
+}
+
+/// The ops and results of one of the tensors of a fusion.
+struct TensorBody {
+  SmallVector<Operation *> ops;
+  SmallVector<Value> results;
+  SmallVector<BlockArgument> arguments; // in order of use, with repetitions
+};
+
+SmallVector<TensorBody> bodiesOf(const KernelFrame &frame, int64_t tensors) {
+  SmallVector<TensorBody> bodies(tensors);
+  int64_t opCount = (frame.region->getOperations().size() - 1) / tensors, number = 0;
+  for (Operation &op : frame.region->without_terminator()) {
+    TensorBody &body = bodies[number++ / opCount];
+    body.ops.push_back(&op);
+    for (Value operand : op.getOperands())
+      if (auto argument = dyn_cast<BlockArgument>(operand))
+        body.arguments.push_back(argument);
+  }
+  auto results = frame.terminator()->getOperands();
+  for (auto [i, result] : llvm::enumerate(results))
+    bodies[i / (results.size() / tensors)].results.push_back(result);
+  return bodies;
+}
+
+} // namespace
+
+FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors) {
+  // Code is made for the first tensor; where it reads and writes comes from tables.
+  SmallVector<TensorBody> bodies = bodiesOf(frame, tensors);
+  const TensorBody &first = bodies.front();
+  SmallVector<int64_t> sizes, argumentNumbers;
+  for (const TensorBody &body : bodies) {
+    sizes.push_back(tape::elementCount(body.results.front().getType()));
+    for (BlockArgument argument : body.arguments)
+      argumentNumbers.push_back(argument.getArgNumber());
+  }
+  IterationSpace space(Dimension{sizes.front(), false});
+  FailureOr<Expression> vectors = Expression::build(first.results, space);
+  FailureOr<Expression> scalars = Expression::build(first.results, space);
+  if (failed(vectors) || failed(scalars))
+    return failure();
+  if (space.dimensions().size() != 1)
+    return frame.terminator()->emitError("a kernel for many tensors must be elementwise");
+
+  unsigned lanes = chooseLanes(frame.region);
+  Parts parts(kernel, sizes);
+  Value numbers = kernel.table(argumentNumbers);
+  int64_t operandCount = frame.operands.size(), argumentCount = first.arguments.size(), resultCount = first.results.size();
+  kernel.loop(frame.begin, frame.end, 1, [&](Value unit) {
+    Part part = parts.part(unit);
+    KernelBuilder::Values operands(operandCount), results;
+    Value firstNumber = kernel.multiply(part.tensor, argumentCount);
+    for (auto [i, argument] : llvm::enumerate(first.arguments))
+      if (Value &pointer = operands[argument.getArgNumber()]; !pointer)
+        pointer = kernel.loadPointer(frame.arguments, kernel.loadInteger(numbers, kernel.add(firstNumber, kernel.integer(i))));
+    Value firstResult = kernel.add(kernel.multiply(part.tensor, resultCount), kernel.integer(operandCount));
+    for (int64_t i = 0; i < resultCount; ++i)
+      results.push_back(kernel.loadPointer(frame.arguments, kernel.add(firstResult, kernel.integer(i))));
+    auto compute = [&](Expression &expression, Value from, Value to, unsigned count) {
+      expression.emitInvariants(kernel, operands, count);
+      kernel.loop(from, to, count, [&](Value i) {
+        Lanes all{count, count};
+        for (auto [pointer, value] : llvm::zip_equal(results, expression.emit(kernel, i, all)))
+          kernel.store(pointer, i, value, all);
+      });
+    };
+    Value whole = wholeEnd(kernel, part, lanes);
+    compute(*vectors, part.begin, whole, lanes);
+    if (lanes > 1)
+      compute(*scalars, whole, part.end, 1);
+  });
+  return WorkUnits{parts.count(), std::min(kPart, *llvm::max_element(sizes))};
+}
+
+WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, Operation *op) {
+  SmallVector<int64_t> sizes, argumentNumbers;
+  for (Value operand : op->getOperands()) {
+    sizes.push_back(tape::elementCount(operand.getType()));
+    argumentNumbers.push_back(cast<BlockArgument>(operand).getArgNumber());
+  }
+  Parts parts(kernel, sizes);
+  Value numbers = kernel.table(argumentNumbers);
+  Type element = tape::elementOf(op->getResult(0));
+  using Values = KernelBuilder::Values;
+  kernel.loop(frame.begin, frame.end, 1, [&](Value unit) {
+    Part part = parts.part(unit);
+    Value pointer = kernel.loadPointer(frame.arguments, kernel.loadInteger(numbers, part.tensor));
+    auto addSquare = [&](Value sum, Value at, Lanes lanes) {
+      Value x = kernel.load(pointer, element, at, 1, lanes);
+      return kernel.addElements(sum, kernel.multiplyElements(x, x));
+    };
+    Value stepped = wholeEnd(kernel, part, kAccumulators * kLanes), whole = wholeEnd(kernel, part, kLanes);
+    Values sums(kAccumulators, kernel.constant(element, kLanes, 0));
+    sums = kernel.loop(part.begin, stepped, kAccumulators * kLanes, sums, [&](Value i, Values into) {
+      for (unsigned which = 0; which < kAccumulators; ++which)
+        into[which] = addSquare(into[which], kernel.add(i, kernel.integer(which * kLanes)), {kLanes, kLanes});
+      return into;
+    });
+    sums = kernel.loop(stepped, whole, kLanes, sums, [&](Value i, Values into) {
+      into[0] = addSquare(into[0], i, {kLanes, kLanes});
+      return into;
+    });
+    auto add = [&](Value a, Value b) { return kernel.addElements(a, b); };
+    Value total = kernel.combineLanes(add(add(sums[0], sums[1]), add(sums[2], sums[3])), add);
+    total = kernel.loop(whole, part.end, 1, {total}, [&](Value i, Values into) {
+      return Values{addSquare(into[0], i, {1, 1})};
+    }).front();
+    kernel.store(frame.results[0], unit, total, {1, 1});
+  });
+  return {parts.count(), std::min(kPart, *llvm::max_element(sizes))};
+}
+
+} // namespace tapeout::codegen

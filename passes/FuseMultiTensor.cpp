@@ -1,0 +1,121 @@
+// tape-fuse-multi-tensor: groups that compute the same for different tensors and whose results only leave the function, as
+// the optimizer updates of all parameters do, become one group: one launch instead of one per parameter. The idea is
+// that of NVIDIA Apex's multi-tensor apply.
+#include "passes/Functions.h"
+#include "passes/Passes.h"
+
+#include "ir/tape/Fusion.h"
+
+#include "mlir/IR/IRMapping.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace tapeout {
+#define GEN_PASS_DEF_FUSEMULTITENSOR
+#include "passes/Passes.h.inc"
+
+namespace {
+
+/// Each element is computed on its own, from elements at the same place and from single values.
+bool isElementwise(tape::FusionOp fusion) {
+  ArrayRef<int64_t> shape = tape::shapeOf(fusion.getResult(0));
+  auto fits = [&](Value value) { return tape::rankOf(value) == 0 || tape::shapeOf(value) == shape; };
+  for (Operation &op : fusion.getBody().front().without_terminator()) {
+    bool single = llvm::all_of(op.getResults(), [](Value result) { return tape::rankOf(result) == 0; });
+    bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
+    // A single value may be read from anywhere, as a hyperparameter from the config vector.
+    if (!(single && isa<tape::AccessOpInterface>(op)) && !(elementwise && llvm::all_of(op.getOperands(), fits)))
+      return false;
+  }
+  return !shape.empty() && llvm::all_of(fusion.getResults(), [&](Value result) { return tape::shapeOf(result) == shape; });
+}
+
+bool onlyLeaves(tape::FusionOp fusion) {
+  return llvm::all_of(fusion->getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::IsTerminator>(); });
+}
+
+/// Equal for groups that one kernel can compute: ops, attributes, element types, and where each operand comes from. Single
+/// values must be the same ones.
+std::string signatureOf(tape::FusionOp fusion) {
+  std::string signature;
+  llvm::raw_string_ostream out(signature);
+  out << fusion->getAttr(tape::kPhaseAttr) << '\n';
+  Block &body = fusion.getBody().front();
+  llvm::DenseMap<Value, unsigned> numbers;
+  auto describe = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    Value source = argument ? fusion.getOperand(argument.getArgNumber()) : value;
+    bool tensor = tape::rankOf(value) != 0 && tape::shapeOf(value) == tape::shapeOf(fusion.getResult(0));
+    out << (tensor ? " tensor " : " ") << tape::elementOf(value) << ' ';
+    if (argument && !tensor)
+      out << source.getAsOpaquePointer();
+    else
+      out << numbers.try_emplace(value, numbers.size()).first->second;
+  };
+  for (Operation &op : body) {
+    out << op.getName().getStringRef() << op.getAttrDictionary();
+    llvm::for_each(op.getOperands(), describe);
+    out << " ->";
+    llvm::for_each(op.getResults(), describe);
+    out << '\n';
+  }
+  return signature;
+}
+
+/// Puts all groups into one, where the last of them is: their operands are there by then.
+void mergeGroups(ArrayRef<tape::FusionOp> groups) {
+  tape::FusionOp last = groups.back();
+  llvm::SetVector<Value> operands;
+  SmallVector<Type> resultTypes;
+  SmallVector<Value> old;
+  for (tape::FusionOp group : groups) {
+    operands.insert(group.operand_begin(), group.operand_end());
+    llvm::append_range(resultTypes, group.getResultTypes());
+    llvm::append_range(old, group.getResults());
+  }
+  OpBuilder builder(last);
+  Location loc = NameLoc::get(builder.getStringAttr("optimizer"));
+  auto merged = builder.create<tape::FusionOp>(loc, resultTypes, operands.getArrayRef(), groups.size());
+  if (Attribute phase = last->getAttr(tape::kPhaseAttr))
+    merged->setAttr(tape::kPhaseAttr, phase);
+  Block &body = merged.getBody().emplaceBlock();
+  for (Value operand : operands)
+    body.addArgument(operand.getType(), loc);
+  OpBuilder inside = OpBuilder::atBlockEnd(&body);
+  SmallVector<Value> yielded;
+  for (tape::FusionOp group : groups) {
+    IRMapping mapping;
+    Block &from = group.getBody().front();
+    for (auto [argument, operand] : llvm::zip(from.getArguments(), group.getOperands()))
+      mapping.map(argument, body.getArgument(std::distance(operands.begin(), llvm::find(operands, operand))));
+    for (Operation &op : from.without_terminator())
+      inside.clone(op, mapping);
+    for (Value result : from.getTerminator()->getOperands())
+      yielded.push_back(mapping.lookup(result));
+  }
+  inside.create<tape::YieldOp>(loc, yielded);
+  for (auto [value, replacement] : llvm::zip(old, merged.getResults()))
+    value.replaceAllUsesWith(replacement);
+  for (tape::FusionOp group : groups)
+    group.erase();
+}
+
+struct FuseMultiTensor : impl::FuseMultiTensorBase<FuseMultiTensor> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      llvm::MapVector<StringAttr, SmallVector<tape::FusionOp>> alike;
+      for (auto fusion : func.getBody().front().getOps<tape::FusionOp>())
+        if (fusion.getTensors() == 1 && onlyLeaves(fusion) && isElementwise(fusion))
+          alike[StringAttr::get(&getContext(), signatureOf(fusion))].push_back(fusion);
+      for (auto &[signature, groups] : alike)
+        if (groups.size() > 1)
+          mergeGroups(groups);
+    }
+  }
+};
+
+} // namespace
+} // namespace tapeout
