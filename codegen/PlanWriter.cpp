@@ -174,6 +174,15 @@ private:
     out.b = slots_.lookup(matmul.getReads()[1]);
     out.c = slots_.lookup(matmul.getWrites()[0]);
     ArrayRef<int64_t> sizes = matmul.getSizes(), strides = matmul.getStrides(), batch = matmul.getBatch();
+    if (auto epilogue = matmul.getEpilogue()) {
+      out.epilogue = std::make_unique<plan::LaunchT>();
+      out.epilogue->kernel = kernels_.lookup(*epilogue);
+      out.epilogue->arguments.push_back(out.c);
+      for (Value slot : matmul.getReads().drop_front(2))
+        out.epilogue->arguments.push_back(slots_.lookup(slot));
+      for (Value slot : matmul.getWrites())
+        out.epilogue->arguments.push_back(slots_.lookup(slot));
+    }
     out.m = sizes[0];
     out.n = sizes[1];
     out.k = sizes[2];

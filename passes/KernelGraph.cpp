@@ -54,7 +54,8 @@ bool repeatsRows(Operation *view) {
   return true;
 }
 
-/// Every how many elements of `shape` the access starts anew or changes its stride.
+} // namespace
+
 std::vector<uint64_t> cutsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   std::vector<uint64_t> cuts;
   uint64_t elements = 1;
@@ -68,6 +69,8 @@ std::vector<uint64_t> cutsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides)
   }
   return cuts;
 }
+
+namespace {
 
 /// How a value follows from its source behind views.
 struct TracedOperand {

@@ -15,6 +15,9 @@ bool isView(mlir::Operation *op);
 /// Reads whole operands from memory: a library call, a kernel that is no loop over elements, or the return.
 bool readsMemory(mlir::Operation *op);
 
+/// Every how many elements of `shape` an access with these strides starts anew or changes its stride.
+std::vector<uint64_t> cutsOf(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> strides);
+
 /// What becomes a kernel or a library call, in program order. Node i is ops[i]. Views are nodes only where someone who
 /// reads memory wants their result; a reshape never is: it is an alias.
 struct KernelGraph {

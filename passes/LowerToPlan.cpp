@@ -52,8 +52,8 @@ public:
     return slot;
   }
 
-  /// Outlines the region of a group; an equal kernel that is already there is used instead.
-  StringRef kernelFor(tape::FusionOp fusion) {
+  /// Outlines the region of a group; an equal kernel that is already there is used instead. `columns`: see plan.kernel.
+  StringRef kernelFor(tape::FusionOp fusion, IntegerAttr columns = {}) {
     Block &body = fusion.getBody().front();
     std::string label;
     for (Operation &op : body) {
@@ -61,7 +61,7 @@ public:
       if (!isa<tape::ConstantOp, tape::YieldOp>(op))
         label += "_" + op.getName().stripDialect().str();
     }
-    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors());
+    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors(), columns);
     kernel.getBody().takeBody(fusion.getBody());
     std::string text;
     llvm::raw_string_ostream(text) << kernel;
@@ -84,6 +84,8 @@ private:
 /// Whether the kernel needs of operand `number` only the element it is computing, so that a result may replace it:
 /// everything that depends on the operand is elementwise.
 bool readsOwnElement(tape::FusionOp fusion, unsigned number) {
+  if (tape::productOf(fusion)) // writes its first result before the rest reads anything
+    return false;
   Block &body = fusion.getBody().front();
   llvm::DenseSet<Value> dependent{body.getArgument(number)};
   for (Operation &op : body.without_terminator()) {
@@ -186,7 +188,10 @@ private:
     uint64_t flops = 0;
     if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
       fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
-      instruction = builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes);
+      if (tape::DotGeneralOp product = tape::productOf(fusion))
+        instruction = createMatmulWithEpilogue(fusion, product, reads, writes);
+      else
+        instruction = builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes);
     } else {
       flops = cast<tape::CostModelOpInterface>(op).getFlops();
       instruction = createMatmul(cast<tape::DotGeneralOp>(op), reads, writes);
@@ -198,7 +203,26 @@ private:
       instruction->setAttr(tape::kPhaseAttr, phase);
   }
 
-  Operation *createMatmul(tape::DotGeneralOp op, ValueRange reads, ValueRange writes) {
+  /// The region without its product becomes a kernel of [product, what else it reads].
+  Operation *createMatmulWithEpilogue(tape::FusionOp fusion, tape::DotGeneralOp product, ArrayRef<Value> slots, ValueRange writes) {
+    Block &body = fusion.getBody().front();
+    auto slotOf = [&](Value argument) { return slots[cast<BlockArgument>(argument).getArgNumber()]; };
+    SmallVector<Value> reads{slotOf(product.getLhs()), slotOf(product.getRhs())};
+    plan::MatmulOp matmul = createMatmul(product, reads, writes);
+    auto columns = builder_.getI64IntegerAttr(matmul.getSizes()[1]);
+    product.getResult().replaceAllUsesWith(body.insertArgument(0u, product.getType(), product.getLoc()));
+    product.erase();
+    for (unsigned i = body.getNumArguments(); i-- > 1;)
+      if (body.getArgument(i).use_empty())
+        body.eraseArgument(i);
+      else
+        reads.insert(reads.begin() + 2, slots[i - 1]);
+    matmul.getReadsMutable().assign(reads);
+    matmul.setEpilogue(tables_.kernelFor(fusion, columns));
+    return matmul;
+  }
+
+  plan::MatmulOp createMatmul(tape::DotGeneralOp op, ValueRange reads, ValueRange writes) {
     tape::StridedMatmul matmul = *tape::asStridedMatmul(op); // checked by verify-fusion-groups
     SmallVector<int64_t> batch;
     for (const auto &dimension : matmul.batch)
@@ -206,7 +230,7 @@ private:
     return builder_.create<plan::MatmulOp>(
         op.getLoc(), reads, writes, ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
-        batch);
+        batch, FlatSymbolRefAttr());
   }
 
   void copyResults(Operation *terminator) {

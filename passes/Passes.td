@@ -88,6 +88,13 @@ def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def FuseEpilogues : Pass<"tape-fuse-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Elementwise groups join the product that only they read";
+  let description = [{Value-preserving: the same operations in the same order.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let statistics = [Statistic<"fused", "fused", "products that have an epilogue">];
+}
+
 def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
   let description = [{Only groups whose results leave the function at once: nothing lives longer. Value-preserving.}];

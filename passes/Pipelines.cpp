@@ -59,8 +59,10 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   FormFusionGroupsOptions fusion;
   fusion.merge = options.fusion;
   pipeline.add(createFormFusionGroups(fusion));
-  if (options.fusion)
+  if (options.fusion) {
+    pipeline.add(createFuseEpilogues());
     pipeline.add(createFuseMultiTensor());
+  }
   pipeline.add(createVerifyFusionGroups());
 
   // Values become memory, ops become instructions.

@@ -24,6 +24,8 @@ LogicalResult verifyOutside(Operation &op) {
 }
 
 LogicalResult verifyInside(Operation &op) {
+  if (auto product = dyn_cast<tape::DotGeneralOp>(op); product && &op == &op.getBlock()->front())
+    return verifyOutside(op);
   auto facts = dyn_cast<tape::FactsOpInterface>(op);
   if (!facts || tape::isLibraryCall(&op) || facts.getFusionKind() == tape::FusionKind::Barrier)
     return op.emitError("cannot be part of a generated kernel");

@@ -84,18 +84,25 @@ uint8_t *Executor::use(uint32_t slot) {
   return address(slot);
 }
 
+Executor::Launch Executor::prepareLaunch(const plan::Launch &launch, Prepared &prepared) {
+  const plan::Kernel &kernel = *plan_.root().kernels()->Get(launch.kernel());
+  size_t firstArgument = prepared.arguments.size();
+  for (uint32_t i = 0; i < kernel.argument_count(); ++i)
+    prepared.arguments.push_back(use(launch.arguments()->Get(i)));
+  return {functions_[launch.kernel()], firstArgument, static_cast<int64_t>(kernel.units()),
+          static_cast<int64_t>(kernel.grain())};
+}
+
 Executor::Instruction Executor::prepareInstruction(const plan::Instruction &instruction, Prepared &prepared) {
-  if (const plan::Launch *launch = instruction.body_as_Launch()) {
-    const plan::Kernel &kernel = *plan_.root().kernels()->Get(launch->kernel());
-    size_t firstArgument = prepared.arguments.size();
-    for (uint32_t i = 0; i < kernel.argument_count(); ++i)
-      prepared.arguments.push_back(use(launch->arguments()->Get(i)));
-    return Launch{functions_[launch->kernel()], firstArgument, static_cast<int64_t>(kernel.units()),
-                  static_cast<int64_t>(kernel.grain())};
+  if (const plan::Launch *launch = instruction.body_as_Launch())
+    return prepareLaunch(*launch, prepared);
+  if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
+    Matmul result{toGemmProblem(*matmul), reinterpret_cast<const float *>(use(matmul->a())),
+                  reinterpret_cast<const float *>(use(matmul->b())), reinterpret_cast<float *>(use(matmul->c())), {}};
+    if (matmul->epilogue())
+      result.epilogue = prepareLaunch(*matmul->epilogue(), prepared);
+    return result;
   }
-  if (const plan::Matmul *matmul = instruction.body_as_Matmul())
-    return Matmul{toGemmProblem(*matmul), reinterpret_cast<const float *>(use(matmul->a())),
-                  reinterpret_cast<const float *>(use(matmul->b())), reinterpret_cast<float *>(use(matmul->c()))};
   const plan::Copy &copy = *instruction.body_as_Copy();
   return Copy{use(copy.source()), use(copy.destination()), static_cast<int64_t>(copy.bytes())};
 }
@@ -106,7 +113,17 @@ void Executor::execute(const Instruction &instruction, const Prepared &prepared)
     pool_.parallelFor(launch->units, launch->grain,
                       [&](int64_t begin, int64_t end) { launch->function(arguments, begin, end); });
   } else if (const auto *matmul = std::get_if<Matmul>(&instruction)) {
-    gemm(matmul->problem, matmul->a, matmul->b, matmul->c, isa_, pool_, *workspace_);
+    auto finish = [&](GemmPiece piece) {
+      int64_t units = epilogueUnits(matmul->problem.n), first = piece.column / kEpilogueColumns;
+      int64_t end = first + epilogueUnits(piece.columns);
+      for (int64_t row = piece.row; row < piece.row + piece.rows; ++row)
+        matmul->epilogue->function(prepared.arguments.data() + matmul->epilogue->firstArgument, row * units + first,
+                                   row * units + end);
+    };
+    FunctionRef<void(GemmPiece)> whenFinished;
+    if (matmul->epilogue)
+      whenFinished = finish;
+    gemm(matmul->problem, matmul->a, matmul->b, matmul->c, isa_, pool_, *workspace_, whenFinished);
   } else {
     const auto &copy = std::get<Copy>(instruction);
     pool_.parallelFor(copy.bytes, kCopyGrain, [&](int64_t begin, int64_t end) {

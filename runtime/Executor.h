@@ -54,6 +54,7 @@ private:
     GemmProblem problem;
     const float *a, *b;
     float *c;
+    std::optional<Launch> epilogue;
   };
   struct Copy {
     const uint8_t *source;
@@ -72,6 +73,7 @@ private:
       : plan_(plan), arena_(std::move(arena)), isa_(isa), pool_(threads) {}
   Status resolveKernels(std::span<const uint8_t> kernels);
   Status prepare(const plan::Program &program, bool checkMemory);
+  Launch prepareLaunch(const plan::Launch &launch, Prepared &prepared);
   Instruction prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
   void execute(const Instruction &instruction, const Prepared &prepared);
   uint8_t *use(uint32_t slot);

@@ -27,17 +27,22 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
   auto read = [&](uint32_t slot) { result.reads.push_back({slot, shapeBytes(plan.slot(slot))}); };
   // Whatever follows the shape's bytes belongs to the writer as well.
   auto write = [&](uint32_t slot) { result.writes.push_back({slot, plan.slot(slot).bytes()}); };
+  auto addLaunch = [&](const plan::Launch &launch, uint32_t first) {
+    const plan::Kernel &kernel = *plan.root().kernels()->Get(launch.kernel());
+    for (uint32_t i = first; i < kernel.argument_count(); ++i)
+      i < kernel.argument_count() - kernel.result_count() ? read(launch.arguments()->Get(i))
+                                                          : write(launch.arguments()->Get(i));
+  };
   if (const plan::Launch *launch = instruction.body_as_Launch()) {
-    const plan::Kernel &kernel = *plan.root().kernels()->Get(launch->kernel());
-    for (uint32_t i = 0; i < kernel.argument_count(); ++i)
-      i < kernel.argument_count() - kernel.result_count() ? read(launch->arguments()->Get(i))
-                                                          : write(launch->arguments()->Get(i));
+    addLaunch(*launch, 0);
   } else if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
     read(matmul->a());
     read(matmul->b());
     if (matmul->accumulate())
       read(matmul->c());
     write(matmul->c());
+    if (matmul->epilogue())
+      addLaunch(*matmul->epilogue(), 1); // its first argument is c
   } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
     result.reads.push_back({copy->source(), copy->bytes()});
     result.writes.push_back({copy->destination(), copy->bytes()});

@@ -73,7 +73,8 @@ private:
   Status checkNamedSlots(const plan::Program &program, bool inputs) const;
   Status checkInstruction(const plan::Instruction &instruction);
   Status checkLaunch(const plan::Launch &launch);
-  Status checkMatmul(const plan::Matmul &matmul) const;
+  Status checkMatmul(const plan::Matmul &matmul);
+  Status checkEpilogue(const plan::Matmul &matmul);
   Status checkCopy(const plan::Copy &copy) const;
   Status checkWritable(uint32_t slot) const;
   Status checkSlotIndex(uint32_t slot) const;
@@ -409,7 +410,19 @@ bool Checker::overlap(uint32_t a, uint64_t aBytes, uint32_t b, uint64_t bBytes) 
   return slot(a).offset() < slot(b).offset() + bBytes && slot(b).offset() < slot(a).offset() + aBytes;
 }
 
-Status Checker::checkMatmul(const plan::Matmul &matmul) const {
+Status Checker::checkEpilogue(const plan::Matmul &matmul) {
+  const plan::Launch &epilogue = *matmul.epilogue();
+  TAPEOUT_RETURN_IF_ERROR(checkLaunch(epilogue));
+  bool matrix = (!matmul.batch() || matmul.batch()->size() == 0) && matmul.m() > 1 && matmul.n() > 1 &&
+                matmul.c_row_stride() == matmul.n() && matmul.c_column_stride() == 1;
+  const plan::Kernel &kernel = *plan_.kernels()->Get(epilogue.kernel());
+  if (!matrix || kernel.units() != static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n())) ||
+      kernel.argument_count() == 0 || epilogue.arguments()->Get(0) != matmul.c())
+    return badHere("kernel '{}' cannot be the epilogue of this matrix product", printable(kernel.symbol()));
+  return Status::ok();
+}
+
+Status Checker::checkMatmul(const plan::Matmul &matmul) {
   uint32_t batchRank = matmul.batch() ? matmul.batch()->size() : 0;
   if (batchRank > maxGemmBatchDims)
     return badHere("the matrix product has {} batch dimensions, more than {}", batchRank, maxGemmBatchDims);
@@ -442,7 +455,7 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) const {
     if (overlap(slots[i], *elements[i] * sizeof(float), matmul.c(), *elements[2] * sizeof(float)))
       return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
                      slotName(matmul.c()));
-  return Status::ok();
+  return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
 }
 
 Status Checker::checkCopy(const plan::Copy &copy) const {

@@ -6,6 +6,10 @@
 
 namespace tapeout::rt {
 
+constexpr int64_t kEpilogueColumns = 64; // of one unit
+/// Units of an epilogue for one row of so many columns.
+constexpr int64_t epilogueUnits(int64_t columns) { return (columns + kEpilogueColumns - 1) / kEpilogueColumns; }
+
 /// `matmul` has at most maxGemmBatchDims batch dimensions.
 inline GemmProblem toGemmProblem(const plan::Matmul &matmul) {
   GemmProblem problem;

@@ -16,9 +16,11 @@ namespace {
 constexpr unsigned kParts = 16;
 constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
 
-FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors) {
-  if (tensors > 1)
-    return buildMultiTensor(kernel, frame, tensors);
+FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, plan::KernelOp op) {
+  if (op.getTensors() > 1)
+    return buildMultiTensor(kernel, frame, op.getTensors());
+  if (op.getColumns())
+    return buildEpilogue(kernel, frame, *op.getColumns());
   tape::ReduceOp reduction;
   for (Operation &op : frame.region->without_terminator()) {
     if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
@@ -63,7 +65,7 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
   for (unsigned i = 0; i < arguments + results; ++i)
     (i < arguments ? frame.operands : frame.results).push_back(words.loadPointer(frame.arguments, words.integer(i)));
 
-  FailureOr<WorkUnits> units = buildBody(words, frame, kernel.getTensors());
+  FailureOr<WorkUnits> units = buildBody(words, frame, kernel);
   if (failed(units))
     return failure();
   finishKernelFunction(builder, entry);

@@ -6,8 +6,9 @@ using namespace mlir;
 
 namespace tapeout::codegen {
 
-static constexpr int64_t kChunk = 4096; // elements of a unit, at most
-static constexpr int64_t kTile = 16;    // a cache line of floats; kChunk / kTile is a multiple of the lane count
+static constexpr int64_t kChunk = 4096;       // elements of a unit, at most
+static constexpr int64_t kEpilogueChunk = 64; // Matmul.epilogue in runtime/plan.fbs
+static constexpr int64_t kTile = 16;          // a cache line of floats; kChunk / kTile is a multiple of the lane count
 
 unsigned chooseLanes(Block *region) {
   bool any = false;
@@ -24,7 +25,8 @@ unsigned chooseLanes(Block *region) {
   return any ? 16 : 1;
 }
 
-FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame) {
+// Where `columns` is given, the space has rows of so many elements and units are kEpilogueChunk of them.
+static FailureOr<WorkUnits> build(KernelBuilder &kernel, const KernelFrame &frame, std::optional<int64_t> columns) {
   ValueRange roots = frame.terminator()->getOperands();
   int64_t elements = tape::elementCount(roots.front().getType());
   for (Value root : roots)
@@ -32,9 +34,13 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
       return frame.terminator()->emitError("results of one kernel must have the same number of elements");
 
   IterationSpace space(Dimension{elements, false});
+  if (columns)
+    space = IterationSpace({Dimension{elements / *columns, false}, Dimension{*columns, false}});
   FailureOr<Expression> expression = Expression::build(roots, space);
   if (failed(expression))
     return failure();
+  if (columns && space.laneExtent() != *columns)
+    return frame.terminator()->emitError("an epilogue must read whole rows of its product");
   unsigned laneCount = chooseLanes(frame.region);
   expression->emitInvariants(kernel, frame.operands, laneCount);
 
@@ -42,7 +48,7 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
   SmallVector<int64_t> extents;
   for (const Dimension &dimension : space.dimensions().drop_back())
     extents.push_back(dimension.extent);
-  std::optional<unsigned> tiled = expression->denseDimension();
+  std::optional<unsigned> tiled = columns ? std::nullopt : expression->denseDimension();
   int64_t tiledExtent = tiled ? extents[*tiled] : 1, tile = std::min(tiledExtent, kTile);
   if (tiled)
     extents[*tiled] = (tiledExtent + tile - 1) / tile;
@@ -50,7 +56,7 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
   int64_t rows = 1, extent = space.laneExtent(), whole = extent / laneCount * laneCount;
   for (int64_t outer : extents)
     rows *= outer;
-  int64_t chunk = kChunk / tile, chunks = (extent + chunk - 1) / chunk;
+  int64_t chunk = columns ? kEpilogueChunk : kChunk / tile, chunks = (extent + chunk - 1) / chunk;
 
   View rowMajor = space.rowMajor();
   auto compute = [&](KernelBuilder::Values indices, Value lane, unsigned active) {
@@ -86,6 +92,13 @@ FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &
     }
   });
   return WorkUnits{rows * chunks, std::min(extent, chunk) * tile};
+}
+
+FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame) {
+  return build(kernel, frame, std::nullopt);
+}
+FailureOr<WorkUnits> buildEpilogue(KernelBuilder &kernel, const KernelFrame &frame, int64_t columns) {
+  return build(kernel, frame, columns);
 }
 
 } // namespace tapeout::codegen

@@ -26,6 +26,9 @@ struct WorkUnits {
 /// Results of one element count, each element computed on its own. Units are rows of the last dimension, in chunks.
 mlir::FailureOr<WorkUnits> buildElementwise(KernelBuilder &kernel, const KernelFrame &frame);
 
+/// The same for the epilogue of a product: units are 64 columns of one of its rows, row by row.
+mlir::FailureOr<WorkUnits> buildEpilogue(KernelBuilder &kernel, const KernelFrame &frame, int64_t columns);
+
 /// Results with one element per element of a row, and such with one per row: reductions over the last dimensions, with
 /// what is computed before, between and after them. A unit is a row; 64 partial results by element index, combined by one fixed
 /// tree.

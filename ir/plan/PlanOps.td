@@ -39,8 +39,9 @@ def SlotOp : Plan_Op<"slot"> {
 
 def KernelOp : Plan_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock]> {
   let summary = "A kernel to generate: the region holds its tape ops; arguments are operands, tape.yield its results";
-  let description = [{`tensors`: see tape.fusion.}];
-  let arguments = (ins SymbolNameAttr:$sym_name, DefaultValuedAttr<I64Attr, "1">:$tensors);
+  let description = [{`tensors`: see tape.fusion. `columns`: the kernel is the epilogue of a product with so many columns;
+    a unit is 64 columns of one row.}];
+  let arguments = (ins SymbolNameAttr:$sym_name, DefaultValuedAttr<I64Attr, "1">:$tensors, OptionalAttr<I64Attr>:$columns);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }
@@ -72,10 +73,12 @@ def LaunchOp : Plan_Instruction<"launch"> {
 def MatmulOp : Plan_Instruction<"matmul"> {
   let summary = "Strided batched product; see table Matmul of runtime/plan.fbs";
   let description = [{`sizes` is m, n, k; `strides` is a row, a column, b row, b column, c row, c column;
-    `batch` holds extent, a stride, b stride, c stride for each batch dimension.}];
+    `batch` holds extent, a stride, b stride, c stride for each batch dimension. Reads are a, b; c is the first write. The
+    kernel `epilogue` runs on each finished piece of c. Its arguments are c, the other reads, and all writes.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
-                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch);
-  let assemblyFormat = "`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch attr-dict";
+                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch,
+                       OptionalAttr<FlatSymbolRefAttr>:$epilogue);
+  let assemblyFormat = "`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch (`epilogue` $epilogue^)? attr-dict";
 }
 def CopyOp : Plan_Instruction<"copy"> {
   let summary = "Copies a whole slot";

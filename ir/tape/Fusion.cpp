@@ -1,5 +1,7 @@
 #include "ir/tape/Fusion.h"
 
+#include "ir/tape/MatMul.h"
+
 #define GET_OP_CLASSES
 #include "ir/tape/Fusion.cpp.inc"
 
@@ -13,6 +15,8 @@ void registerFusionOps(TapeDialect &dialect) {
 #include "ir/tape/Fusion.cpp.inc"
       >(dialect);
 }
+
+DotGeneralOp productOf(FusionOp fusion) { return dyn_cast<DotGeneralOp>(fusion.getBody().front().front()); }
 
 LogicalResult FusionOp::verify() {
   Block &body = getBody().front();

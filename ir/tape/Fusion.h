@@ -8,5 +8,11 @@
 #include "ir/tape/Fusion.h.inc"
 
 namespace tapeout::tape {
+class DotGeneralOp;
+
+/// The product that a group begins with: a library call whose pieces the rest of the group takes up. Null if there is
+/// none.
+DotGeneralOp productOf(FusionOp fusion);
+
 void registerFusionOps(TapeDialect &dialect);
 } // namespace tapeout::tape

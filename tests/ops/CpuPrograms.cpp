@@ -86,7 +86,7 @@ size_t CpuPrograms::addKernel(Operation *op) {
   OpBuilder b(&context_);
   b.setInsertionPointToEnd(plan_->getBody());
   auto fusion = dyn_cast<tape::FusionOp>(op);
-  auto kernel = b.create<plan::KernelOp>(op->getLoc(), "k", fusion ? fusion.getTensors() : 1);
+  auto kernel = b.create<plan::KernelOp>(op->getLoc(), "k", fusion ? fusion.getTensors() : 1, IntegerAttr());
   Block *body = b.createBlock(&kernel.getBody());
   IRMapping mapping;
   for (auto [i, operand] : llvm::enumerate(op->getOperands()))

@@ -53,6 +53,15 @@ plan::LaunchT &launchOf(plan::PlanT &plan, size_t instruction) {
 }
 plan::MatmulT &matmulOf(plan::PlanT &plan) { return *plan.programs[0]->instructions[0]->body.AsMatmul(); }
 
+// The kernel `difference` as the epilogue of the first product, which has one column only.
+plan::LaunchT &addEpilogue(plan::PlanT &plan) {
+  plan::MatmulT &matmul = matmulOf(plan);
+  matmul.epilogue = std::make_unique<plan::LaunchT>();
+  matmul.epilogue->kernel = 0;
+  matmul.epilogue->arguments = {matmul.c, slotIndex(plan, "labels"), slotIndex(plan, "difference")};
+  return *matmul.epilogue;
+}
+
 const std::vector<HostileCase> kHostileCases = {
     {"FormatVersion", [](auto &p) { p.format_version = 7; }, "format version is 7"},
     {"Target", [](auto &p) { p.target = "cuda"; }, "--target cpu"},
@@ -136,6 +145,9 @@ const std::vector<HostileCase> kHostileCases = {
     {"MatmulWritesTwice", [](auto &p) { matmulOf(p).c_row_stride = 0; }, "matrix product"},
     {"MatmulInPlace", [](auto &p) { matmulOf(p).a = matmulOf(p).c, matmulOf(p).a_row_stride = 1, matmulOf(p).k = 1; },
      "over it"},
+    {"EpilogueKernel", [](auto &p) { addEpilogue(p).kernel = 1000; }, "kernel 1000 does not exist"},
+    {"EpilogueSlot", [](auto &p) { addEpilogue(p).arguments[1] = 1000; }, "slot 1000 does not exist"},
+    {"EpilogueOfVector", [](auto &p) { addEpilogue(p); }, "cannot be the epilogue"},
     {"MatmulBatch", [](auto &p) { matmulOf(p).batch.assign(5, plan::BatchDimension(1, 0, 0, 0)); },
      "5 batch dimensions"},
     {"MatmulBatchLeaves", [](auto &p) { matmulOf(p).batch = {plan::BatchDimension(2, INT64_MAX, 0, 16)}; }, "leaves"},

@@ -21,6 +21,7 @@ public:
           return (*static_cast<std::remove_reference_t<Callable> *>(object))(std::forward<Args>(args)...);
         }) {}
 
+  explicit operator bool() const { return call_; }
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 
 private:

@@ -165,6 +165,12 @@ public:
   int64_t count() const { return batches_ * rows_.pieces() * columns_.pieces(); }
   int64_t slots() const { return slots_; } // threads that have something to do
 
+  /// Of the one matrix of a product without batch dimensions.
+  GemmPiece piece(int64_t index) const {
+    int64_t row = index % rows_.pieces() * rows_.length, column = index / rows_.pieces() * columns_.length;
+    return {row, std::min(rows_.length, problem_.m - row), column, std::min(columns_.length, problem_.n - column)};
+  }
+
   GemmTile tile(int64_t index, const float *a, const float *b, float *c) const {
     int64_t i = index % rows_.pieces() * rows_.length;
     index /= rows_.pieces();
@@ -204,8 +210,9 @@ private:
 } // namespace
 
 void gemm(const GemmProblem &given, const float *a, const float *b, float *c, CpuIsa isa, ThreadPool &pool,
-          GemmWorkspace &workspace) {
+          GemmWorkspace &workspace, FunctionRef<void(GemmPiece)> finish) {
   GemmProblem problem = given;
+  assert(!finish || (problem.batchDims == 0 && problem.cColumnStride == 1 && problem.m > 1 && problem.n > 1));
   if (betterTransposed(problem))
     transpose(problem, a, b);
 
@@ -218,6 +225,8 @@ void gemm(const GemmProblem &given, const float *a, const float *b, float *c, Cp
       tile.packedA = memory;
       tile.packedB = memory + packedAFloats;
       isa == CpuIsa::Avx512 ? gemmTileAvx512(tile) : gemmTileAvx2(tile);
+      if (finish)
+        finish(tiling.piece(index));
     }
   };
   pool.parallelFor(tiling.slots(), 1, runTiles);

@@ -62,9 +62,15 @@ private:
   std::unique_ptr<float, Free> memory_;
 };
 
+/// A part of c, in rows and columns; columns begin at a multiple of 64.
+struct GemmPiece {
+  int64_t row, rows, column, columns;
+};
+
 /// Computes the product. The problem has passed verifyGemm, c overlaps neither a nor b and the processor has `isa`.
-/// Threads beyond workspace.threads() stay idle.
+/// Threads beyond workspace.threads() stay idle. `finish`, if given, is called for each piece of c that is complete, by the
+/// thread that computed it; c must be one matrix with contiguous rows, m and n above 1.
 void gemm(const GemmProblem &problem, const float *a, const float *b, float *c, CpuIsa isa, ThreadPool &pool,
-          GemmWorkspace &workspace);
+          GemmWorkspace &workspace, FunctionRef<void(GemmPiece)> finish = {});
 
 } // namespace tapeout::rt

@@ -298,6 +298,29 @@ TEST_F(Gemm, NotANumberAndInfinityReachTheResult) {
   EXPECT_TRUE(std::isfinite(c[4]));
 }
 
+TEST_F(Gemm, FinishesEachPieceOnce) {
+  const int64_t m = 300, n = 500, k = 700;
+  GemmProblem problem;
+  problem.m = m, problem.n = n, problem.k = k;
+  problem.aRowStride = k, problem.aColumnStride = 1, problem.bRowStride = n, problem.bColumnStride = 1;
+  problem.cRowStride = n, problem.cColumnStride = 1;
+  std::vector<float> a(m * k, 0.5f), b(k * n, 2.0f), c(m * n);
+  for (int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    Result<GemmWorkspace> workspace = GemmWorkspace::create(threads);
+    ASSERT_TRUE(workspace.isOk());
+    std::fill(c.begin(), c.end(), 0.0f);
+    auto negate = [&](GemmPiece piece) {
+      EXPECT_EQ(piece.column % 64, 0);
+      for (int64_t i = piece.row; i < piece.row + piece.rows; ++i)
+        for (int64_t j = piece.column; j < piece.column + piece.columns; ++j)
+          c[i * n + j] = -c[i * n + j];
+    };
+    gemm(problem, a.data(), b.data(), c.data(), CpuIsa::Avx2, pool, *workspace, negate);
+    EXPECT_TRUE(std::all_of(c.begin(), c.end(), [](float x) { return x == -700.0f; }));
+  }
+}
+
 TEST(GemmVerify, RefusesProblemsThatCannotBeComputed) {
   GemmProblem good;
   good.m = 4, good.n = 5, good.k = 6;
