@@ -2,7 +2,8 @@
 //
 //   1. arguments become persistent slots, shared by all programs that name them alike;
 //   2. every other value gets a slot: a reshape shares its operand's; an updated parameter or state is written in place
-//      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena);
+//      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena), and an
+//      elementwise result takes over the slot of an operand that dies;
 //   3. fusion groups become launches of outlined kernels (equal kernels are one), products become matmuls;
 //   4. what a return still needs somewhere else is copied.
 #include "passes/Functions.h"
@@ -11,6 +12,7 @@
 #include "ir/plan/Plan.h"
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
+#include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -81,19 +83,25 @@ private:
   llvm::StringMap<std::string> kernels_;
 };
 
-/// Whether the kernel needs of operand `number` only the element it is computing, so that a result may replace it:
-/// everything that depends on the operand is elementwise.
-bool readsOwnElement(tape::FusionOp fusion, unsigned number) {
+/// Whether a result with as many elements may be written over operand `number`: the kernel needs of it only the element it
+/// is computing, or its row, which it has read before it writes there.
+bool mayOverwrite(tape::FusionOp fusion, unsigned number) {
   if (tape::productOf(fusion)) // writes its first result before the rest reads anything
     return false;
   Block &body = fusion.getBody().front();
-  llvm::DenseSet<Value> dependent{body.getArgument(number)};
+  llvm::DenseSet<Value> elements{body.getArgument(number)}, rows; // what depends on it, element by element and row by row
   for (Operation &op : body.without_terminator()) {
-    if (llvm::none_of(op.getOperands(), [&](Value operand) { return dependent.contains(operand); }))
+    bool ofElements = llvm::any_of(op.getOperands(), [&](Value operand) { return elements.contains(operand); });
+    bool ofRows = llvm::any_of(op.getOperands(), [&](Value operand) { return rows.contains(operand); });
+    if (!ofElements && !ofRows)
       continue;
-    if (cast<tape::FactsOpInterface>(op).getFusionKind() != tape::FusionKind::Elementwise)
+    auto reduce = dyn_cast<tape::ReduceOp>(op);
+    bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
+    if (ofElements && !elementwise && !isa<tape::ReshapeOp>(op) && !(reduce && tape::reducesRows(reduce)))
       return false;
-    dependent.insert(op.result_begin(), op.result_end());
+    if (ofRows && !elementwise && !isa<tape::AccessOpInterface>(op))
+      return false;
+    (reduce || !ofElements ? rows : elements).insert(op.result_begin(), op.result_end());
   }
   return true;
 }
@@ -147,10 +155,41 @@ private:
       if (isa<tape::ReshapeOp>(user) && !canOverwrite(user->getResult(0), writer))
         return false;
       auto fusion = dyn_cast<tape::FusionOp>(user);
-      if (order_[user] > order_[writer] || (user == writer && !(fusion && readsOwnElement(fusion, use.getOperandNumber()))))
+      if (order_[user] > order_[writer] || (user == writer && !(fusion && mayOverwrite(fusion, use.getOperandNumber()))))
         return false;
     }
     return true;
+  }
+
+  /// Results take the memory of operands that nobody needs any more.
+  void chooseOverwritten(tape::FusionOp fusion) {
+    llvm::DenseSet<Value> taken;
+    for (Value result : fusion.getResults()) {
+      if (slots_.contains(result))
+        continue;
+      for (OpOperand &operand : fusion->getOpOperands()) {
+        Value slot = slots_[operand.get()];
+        bool fits = tape::elementCount(operand.get().getType()) == tape::elementCount(result.getType()) &&
+                    tape::elementBytes(tape::elementOf(operand.get())) == tape::elementBytes(tape::elementOf(result));
+        if (fits && slot.getDefiningOp<plan::SlotOp>().getKind() == "arena" && lastUses_[slot] == &*fusion &&
+            mayOverwrite(fusion, operand.getOperandNumber()) && taken.insert(slot).second) {
+          slots_[result] = slot;
+          noteLastUse(result, slot);
+          break;
+        }
+      }
+    }
+  }
+
+  /// Of a value in a slot, reshapes included, which are the same memory.
+  void noteLastUse(Value value, Value slot) {
+    for (Operation *user : value.getUsers()) {
+      Operation *&last = lastUses_[slot];
+      if (!last || order_[user] > order_[last])
+        last = user;
+      if (isa<tape::ReshapeOp>(user))
+        noteLastUse(user->getResult(0), slot);
+    }
   }
 
   void createProgram() {
@@ -168,8 +207,10 @@ private:
 
   Value slotFor(Value value) {
     Value &slot = slots_[value];
-    if (!slot)
+    if (!slot) {
       slot = tables_.createSlot("arena", tape::layerName(value.getLoc()), value.getType(), value.getLoc());
+      noteLastUse(value, slot);
+    }
     return slot;
   }
 
@@ -182,6 +223,8 @@ private:
     SmallVector<Value> reads, writes;
     for (Value operand : op.getOperands())
       reads.push_back(slots_[operand]);
+    if (auto fusion = dyn_cast<tape::FusionOp>(op))
+      chooseOverwritten(fusion);
     for (Value result : op.getResults())
       writes.push_back(slotFor(result));
     Operation *instruction = nullptr;
@@ -244,6 +287,7 @@ private:
   OpBuilder builder_;
   llvm::DenseMap<Operation *, unsigned> order_;
   llvm::DenseMap<Value, Value> slots_;
+  llvm::DenseMap<Value, Operation *> lastUses_; // of each arena slot
   SmallVector<Value> targets_, outputs_;
   SmallVector<Attribute> outputNames_;
 };
