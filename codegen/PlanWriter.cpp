@@ -183,6 +183,11 @@ private:
       for (Value slot : matmul.getWrites())
         out.epilogue->arguments.push_back(slots_.lookup(slot));
     }
+    if (auto offsets = matmul.getOffsets()) {
+      out.a_offset = (*offsets)[0];
+      out.b_offset = (*offsets)[1];
+      out.c_offset = (*offsets)[2];
+    }
     out.m = sizes[0];
     out.n = sizes[1];
     out.k = sizes[2];

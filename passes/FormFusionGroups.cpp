@@ -24,7 +24,7 @@ namespace tapeout {
 
 namespace {
 
-/// Writes the block anew, group by group: a tape.fusion for each group of kernel ops, copies of library calls and reshapes.
+/// Writes the block anew, group by group: a tape.fusion for each group of kernel ops, copies of library calls and of what costs nothing.
 class BlockRewriter {
 public:
   BlockRewriter(Block &block, const KernelGraph &graph) : block_(block), graph_(graph), builder_(block.getTerminator()) {}
@@ -38,7 +38,7 @@ public:
       for (uint32_t node : group)
         ops.push_back(graph_.ops[node]);
       if (tape::isLibraryCall(ops.front()))
-        copyLibraryCall(ops.front());
+        copy(ops.front());
       else
         wrap(ops);
     }
@@ -54,23 +54,18 @@ private:
   Value inMemory(Value value) {
     if (isa<BlockArgument>(value))
       return value;
-    Value &result = replacements_[value];
-    if (!result) { // only reshapes are left
-      auto reshape = cast<tape::ReshapeOp>(value.getDefiningOp());
-      Value operand = inMemory(reshape.getOperand());
-      result = builder_.create<tape::ReshapeOp>(reshape.getLoc(), operand, reshape.getShape());
-      replacements_[value] = result; // the recursion may have moved the entry
-      return replacements_[value];
-    }
-    return result;
+    if (Value known = replacements_.lookup(value))
+      return known;
+    copy(value.getDefiningOp()); // reshapes, and what products read or write through
+    return replacements_.at(value);
   }
 
-  void copyLibraryCall(Operation *op) {
+  void copy(Operation *op) {
     IRMapping mapping;
     for (Value operand : op->getOperands())
       mapping.map(operand, inMemory(operand));
-    Operation *copy = builder_.clone(*op, mapping);
-    for (auto [old, replacement] : llvm::zip(op->getResults(), copy->getResults()))
+    Operation *copied = builder_.clone(*op, mapping);
+    for (auto [old, replacement] : llvm::zip(op->getResults(), copied->getResults()))
       replacements_[old] = replacement;
   }
 
@@ -103,7 +98,7 @@ private:
     Operation *op = value.getDefiningOp();
     if (op && members.contains(op))
       return;
-    if (!op || !throughViews || !isView(op)) {
+    if (!op || !throughViews || !graph_.isReadThrough(op)) {
       inputs.insert(value);
       return;
     }
@@ -116,7 +111,7 @@ private:
   bool isSeenOutside(Operation *user, const llvm::DenseSet<Operation *> &members) const {
     if (members.contains(user))
       return false;
-    if (!isView(user) || graph_.isNode(user))
+    if (!graph_.isReadThrough(user) || graph_.isNode(user))
       return true;
     return llvm::any_of(user->getUsers(), [&](Operation *next) { return isSeenOutside(next, members); });
   }

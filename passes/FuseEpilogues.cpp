@@ -8,6 +8,7 @@
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
+#include "ir/tape/Strided.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -48,7 +49,8 @@ bool isReadInOrder(Value value) {
 
 /// The group that may follow the product piece by piece, or null.
 tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
-  auto product = tape::asStridedMatmul(dot);
+  auto placed = tape::placeProduct(dot);
+  const tape::StridedMatmul *product = placed ? &placed->matmul : nullptr;
   if (!product || !givesOneMatrix(*product) || !dot.getResult().hasOneUse() || !tape::elementOf(dot.getResult()).isF32())
     return nullptr;
   OpOperand &use = *dot.getResult().getUses().begin();

@@ -1,8 +1,10 @@
 #include "passes/KernelGraph.h"
 
+#include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
+#include "ir/tape/Strided.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -26,13 +28,6 @@ bool readsMemory(Operation *op) {
 
 namespace {
 
-/// Whether the value behind a view must be in memory for a user of the view; a reshape is an alias of such memory.
-bool isWantedInMemory(Operation *view) {
-  return llvm::any_of(view->getUsers(), [](Operation *user) {
-    return readsMemory(user) || (isa<tape::ReshapeOp>(user) && isWantedInMemory(user));
-  });
-}
-
 /// Whether the view repeats its operand's elements along whole rows: index / (repetitions of one element).
 bool repeatsRows(Operation *view) {
   auto access = cast<tape::AccessOpInterface>(view).getAccess();
@@ -51,7 +46,7 @@ bool repeatsRows(Operation *view) {
       return false;
     expected *= shape[d];
   }
-  return true;
+  return uint64_t(expected) == tape::elementCount(view->getOperand(0).getType()); // not of a part of it
 }
 
 } // namespace
@@ -72,6 +67,23 @@ std::vector<uint64_t> cutsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides)
 
 namespace {
 
+/// The value whose memory a reader of memory reads: behind reshapes, for products behind what they read through.
+SmallVector<Value> memoryRead(Operation *reader) {
+  if (auto dot = dyn_cast<tape::DotGeneralOp>(reader))
+    if (auto product = tape::placeProduct(dot)) {
+      SmallVector<Value> bases{product->lhs.base, product->rhs.base};
+      for (Value &base : bases)
+        while (auto reshape = base.getDefiningOp<tape::ReshapeOp>())
+          base = reshape.getOperand();
+      return bases;
+    }
+  SmallVector<Value> values(reader->getOperands());
+  for (Value &value : values)
+    while (auto reshape = value.getDefiningOp<tape::ReshapeOp>())
+      value = reshape.getOperand();
+  return values;
+}
+
 /// How a value follows from its source behind views.
 struct TracedOperand {
   Value source; ///< null: constants only
@@ -79,10 +91,10 @@ struct TracedOperand {
   std::vector<uint64_t> cuts = {}; ///< see FusionNode; {1}: anywhere
 };
 
-TracedOperand trace(Value value) {
+TracedOperand trace(Value value, const KernelGraph &graph) {
   TracedOperand traced{value};
   while (Operation *view = traced.source.getDefiningOp()) {
-    if (!isView(view))
+    if (!graph.isReadThrough(view))
       break;
     traced.source = view->getNumOperands() == 0 ? Value() : view->getOperand(0);
     if (!traced.source)
@@ -101,8 +113,16 @@ TracedOperand trace(Value value) {
 class GraphBuilder {
 public:
   KernelGraph build(Block &block) {
+    for (auto dot : block.getOps<tape::DotGeneralOp>())
+      for (Operation *op : tape::writtenThrough(dot))
+        graph_.writtenThrough.insert(op);
+    for (Operation &op : block)
+      if (readsMemory(&op))
+        for (Value value : memoryRead(&op))
+          readFromMemory_.insert(value);
     for (Operation &op : block.without_terminator())
-      if (!isView(&op) || (!isa<tape::ReshapeOp>(op) && isWantedInMemory(&op)))
+      if (!graph_.writtenThrough.contains(&op) &&
+          (!isView(&op) || (!isa<tape::ReshapeOp>(op) && readFromMemory_.contains(op.getResult(0)))))
         add(&op);
     return std::move(graph_);
   }
@@ -123,20 +143,22 @@ private:
       node.elements = elements;
     }
     node.phase = phaseOf(op);
-    node.usedOutside = llvm::any_of(op->getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::IsTerminator>(); }) ||
-                       llvm::any_of(op->getUsers(), [](Operation *user) { return isa<tape::ReshapeOp>(user) && isWantedInMemory(user); });
+    node.usedOutside = llvm::any_of(op->getResults(), [&](Value result) { return readFromMemory_.contains(result); });
     if (auto iota = dyn_cast<tape::IotaOp>(op)) {
       SmallVector<int64_t> strides(iota.getShape().size(), 0);
       strides[iota.getDimension()] = 1;
       node.cuts = cutsOf(iota.getShape(), strides);
     }
-    for (Value operand : op->getOperands()) {
-      TracedOperand traced = readsMemory(op) ? traceMemory(operand) : trace(operand);
-      if (isView(op)) // moves elements: a kernel of its own
-        traced.kind = EdgeKind::Other;
-      llvm::append_range(node.cuts, traced.cuts);
-      if (Operation *producer = traced.source ? traced.source.getDefiningOp() : nullptr)
-        node.operands.push_back({graph_.indexOf.at(producer), traced.kind});
+    if (readsMemory(op)) {
+      for (Value value : memoryRead(op))
+        addEdges(node, {value, EdgeKind::Other});
+    } else {
+      for (Value operand : op->getOperands()) {
+        TracedOperand traced = trace(operand, graph_);
+        if (isView(op)) // moves elements: a kernel of its own
+          traced.kind = EdgeKind::Other;
+        addEdges(node, traced);
+      }
     }
     graph_.indexOf[op] = graph_.nodes.size();
     graph_.ops.push_back(op);
@@ -157,11 +179,16 @@ private:
     return cuts;
   }
 
-  /// Behind reshapes, which are aliases.
-  static TracedOperand traceMemory(Value value) {
-    while (auto reshape = value.getDefiningOp<tape::ReshapeOp>())
-      value = reshape.getOperand();
-    return {value, EdgeKind::Other};
+  void addEdges(FusionNode &node, const TracedOperand &traced) {
+    llvm::append_range(node.cuts, traced.cuts);
+    Operation *producer = traced.source ? traced.source.getDefiningOp() : nullptr;
+    if (!producer)
+      return;
+    if (auto known = graph_.indexOf.find(producer); known != graph_.indexOf.end())
+      node.operands.push_back({known->second, traced.kind});
+    else // written through: by the products behind it
+      for (Value part : producer->getOperands())
+        addEdges(node, {part, EdgeKind::Other});
   }
 
   /// Equal for column reductions over the same dimensions of the same shape.
@@ -180,11 +207,42 @@ private:
   }
 
   KernelGraph graph_;
+  llvm::DenseSet<Value> readFromMemory_; // by those who read whole operands
   llvm::StringMap<uint64_t> columnKeys_;
   llvm::StringMap<uint32_t> phases_;
 };
 
 } // namespace
+
+bool isElided(Operation *op) {
+  if (isa<tape::ReshapeOp>(op))
+    return true;
+  // Written through: by all the products behind it.
+  SmallVector<Value> behind(op->getOperands());
+  while (!behind.empty() && isa_and_nonnull<tape::ReshapeOp, tape::TransposeOp>(behind.back().getDefiningOp()))
+    behind.back() = behind.back().getDefiningOp()->getOperand(0);
+  if (auto dot = behind.empty() ? nullptr : behind.back().getDefiningOp<tape::DotGeneralOp>())
+    if (llvm::is_contained(tape::writtenThrough(dot), op))
+      return true;
+  // Read through: nobody wants it in memory.
+  SmallVector<Operation *> users(op->getUsers());
+  for (size_t i = 0; i < users.size(); ++i) {
+    Operation *user = users[i];
+    if (isView(user)) {
+      llvm::append_range(users, user->getUsers());
+      continue;
+    }
+    auto fusion = dyn_cast<tape::FusionOp>(user);
+    tape::DotGeneralOp dot = fusion ? tape::productOf(fusion) : dyn_cast<tape::DotGeneralOp>(user);
+    if (!dot)
+      return false;
+    auto operandOf = [&](Value operand) { return fusion ? fusion.getOperand(cast<BlockArgument>(operand).getArgNumber()) : operand; };
+    auto product = tape::placeProduct(dot, operandOf(dot.getLhs()), operandOf(dot.getRhs()));
+    if (!product || product->lhs.base == op->getResult(0) || product->rhs.base == op->getResult(0))
+      return false;
+  }
+  return isView(op);
+}
 
 KernelGraph buildKernelGraph(Block &block) { return GraphBuilder().build(block); }
 

@@ -5,6 +5,7 @@
 #include "passes/analysis/FusionGroups.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace tapeout {
 
 /// Read through by whoever uses it: a constant, or an op whose result is its operand in another order.
 bool isView(mlir::Operation *op);
+/// What becomes no instruction outside of groups: a reshape, and what products read and write through (ir/tape/Strided.h).
+bool isElided(mlir::Operation *op);
 /// Reads whole operands from memory: a library call, a kernel that is no loop over elements, or the return.
 bool readsMemory(mlir::Operation *op);
 
@@ -24,8 +27,11 @@ struct KernelGraph {
   std::vector<mlir::Operation *> ops;
   std::vector<FusionNode> nodes;
   llvm::DenseMap<mlir::Operation *, uint32_t> indexOf;
+  llvm::DenseSet<mlir::Operation *> writtenThrough; ///< their result is in memory: a product wrote it there
 
   bool isNode(mlir::Operation *op) const { return indexOf.contains(op); }
+  /// A view that kernels read through.
+  bool isReadThrough(mlir::Operation *op) const { return isView(op) && !writtenThrough.contains(op); }
 };
 
 KernelGraph buildKernelGraph(mlir::Block &block);

@@ -1,12 +1,13 @@
 // tape-lower-to-plan: values become memory slots, ops become instructions.
 //
 //   1. arguments become persistent slots, shared by all programs that name them alike;
-//   2. every other value gets a slot: a reshape shares its operand's; an updated parameter or state is written in place
+//   2. every other value gets a slot, but for what products read or write in place (ir/tape/Strided.h); an updated parameter or state is written in place
 //      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena), and an
 //      elementwise result takes over the slot of an operand that dies;
 //   3. fusion groups become launches of outlined kernels (equal kernels are one), products become matmuls;
 //   4. what a return still needs somewhere else is copied.
 #include "passes/Functions.h"
+#include "passes/KernelGraph.h"
 #include "passes/Passes.h"
 
 #include "ir/plan/Plan.h"
@@ -14,6 +15,7 @@
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
+#include "ir/tape/Strided.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
@@ -152,7 +154,7 @@ private:
   bool canOverwrite(Value argument, Operation *writer) {
     for (OpOperand &use : argument.getUses()) {
       Operation *user = use.getOwner();
-      if (isa<tape::ReshapeOp>(user) && !canOverwrite(user->getResult(0), writer))
+      if (isElided(user) && !canOverwrite(user->getResult(0), writer))
         return false;
       auto fusion = dyn_cast<tape::FusionOp>(user);
       if (order_[user] > order_[writer] || (user == writer && !(fusion && mayOverwrite(fusion, use.getOperandNumber()))))
@@ -181,13 +183,13 @@ private:
     }
   }
 
-  /// Of a value in a slot, reshapes included, which are the same memory.
+  /// Of a value in a slot, and of what is read through it.
   void noteLastUse(Value value, Value slot) {
     for (Operation *user : value.getUsers()) {
       Operation *&last = lastUses_[slot];
       if (!last || order_[user] > order_[last])
         last = user;
-      if (isa<tape::ReshapeOp>(user))
+      if (isElided(user)) // the same memory
         noteLastUse(user->getResult(0), slot);
     }
   }
@@ -215,9 +217,14 @@ private:
   }
 
   void lowerOp(Operation &op) {
-    if (isa<tape::ReshapeOp>(op)) {
-      Value &slot = slots_[op.getResult(0)];
-      slot = slots_[op.getOperand(0)];
+    if (isElided(&op)) {
+      Value slot = slots_.lookup(op.getOperand(0));
+      if (isa<tape::ReshapeOp>(op) && slot)
+        slots_[op.getResult(0)] = slot;
+      return;
+    }
+    if (auto dot = dyn_cast<tape::DotGeneralOp>(op)) {
+      describe(createMatmul(dot, dot.getLhs(), dot.getRhs()), op, dot.getFlops());
       return;
     }
     SmallVector<Value> reads, writes;
@@ -227,18 +234,16 @@ private:
       chooseOverwritten(fusion);
     for (Value result : op.getResults())
       writes.push_back(slotFor(result));
-    Operation *instruction = nullptr;
+    auto fusion = cast<tape::FusionOp>(op);
     uint64_t flops = 0;
-    if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
-      fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
-      if (tape::DotGeneralOp product = tape::productOf(fusion))
-        instruction = createMatmulWithEpilogue(fusion, product, reads, writes);
-      else
-        instruction = builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes);
-    } else {
-      flops = cast<tape::CostModelOpInterface>(op).getFlops();
-      instruction = createMatmul(cast<tape::DotGeneralOp>(op), reads, writes);
-    }
+    fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
+    if (tape::DotGeneralOp product = tape::productOf(fusion))
+      describe(createMatmulWithEpilogue(fusion, product, reads, writes), op, flops);
+    else
+      describe(builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes), op, flops);
+  }
+
+  void describe(Operation *instruction, Operation &op, uint64_t flops) {
     uint64_t bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
     instruction->setAttr("flops", builder_.getI64IntegerAttr(flops));
     instruction->setAttr("bytes", builder_.getI64IntegerAttr(bytes));
@@ -249,9 +254,10 @@ private:
   /// The region without its product becomes a kernel of [product, what else it reads].
   Operation *createMatmulWithEpilogue(tape::FusionOp fusion, tape::DotGeneralOp product, ArrayRef<Value> slots, ValueRange writes) {
     Block &body = fusion.getBody().front();
-    auto slotOf = [&](Value argument) { return slots[cast<BlockArgument>(argument).getArgNumber()]; };
-    SmallVector<Value> reads{slotOf(product.getLhs()), slotOf(product.getRhs())};
-    plan::MatmulOp matmul = createMatmul(product, reads, writes);
+    auto outside = [&](Value argument) { return fusion.getOperand(cast<BlockArgument>(argument).getArgNumber()); };
+    slots_[product.getResult()] = writes.front();
+    plan::MatmulOp matmul = createMatmul(product, outside(product.getLhs()), outside(product.getRhs()));
+    SmallVector<Value> reads(matmul.getReads());
     auto columns = builder_.getI64IntegerAttr(matmul.getSizes()[1]);
     product.getResult().replaceAllUsesWith(body.insertArgument(0u, product.getType(), product.getLoc()));
     product.erase();
@@ -261,19 +267,23 @@ private:
       else
         reads.insert(reads.begin() + 2, slots[i - 1]);
     matmul.getReadsMutable().assign(reads);
+    matmul.getWritesMutable().assign(writes);
     matmul.setEpilogue(tables_.kernelFor(fusion, columns));
     return matmul;
   }
 
-  plan::MatmulOp createMatmul(tape::DotGeneralOp op, ValueRange reads, ValueRange writes) {
-    tape::StridedMatmul matmul = *tape::asStridedMatmul(op); // checked by verify-fusion-groups
-    SmallVector<int64_t> batch;
+  plan::MatmulOp createMatmul(tape::DotGeneralOp op, Value lhs, Value rhs) {
+    tape::PlacedProduct product = *tape::placeProduct(op, lhs, rhs); // checked by verify-fusion-groups
+    const tape::StridedMatmul &matmul = product.matmul;
+    SmallVector<int64_t> batch, offsets{product.lhs.offset, product.rhs.offset, product.result.offset};
     for (const auto &dimension : matmul.batch)
       batch.append({dimension.extent, dimension.lhs, dimension.rhs, dimension.result});
     return builder_.create<plan::MatmulOp>(
-        op.getLoc(), reads, writes, ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
+        op.getLoc(), ValueRange{slots_[product.lhs.base], slots_[product.rhs.base]}, ValueRange{slotFor(product.result.base)},
+        ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
-        batch, FlatSymbolRefAttr());
+        batch, llvm::all_equal(offsets) && offsets[0] == 0 ? DenseI64ArrayAttr() : builder_.getDenseI64ArrayAttr(offsets),
+        FlatSymbolRefAttr());
   }
 
   void copyResults(Operation *terminator) {

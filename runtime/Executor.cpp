@@ -97,8 +97,9 @@ Executor::Instruction Executor::prepareInstruction(const plan::Instruction &inst
   if (const plan::Launch *launch = instruction.body_as_Launch())
     return prepareLaunch(*launch, prepared);
   if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
-    Matmul result{toGemmProblem(*matmul), reinterpret_cast<const float *>(use(matmul->a())),
-                  reinterpret_cast<const float *>(use(matmul->b())), reinterpret_cast<float *>(use(matmul->c())), {}};
+    auto at = [&](uint32_t slot, int64_t offset) { return reinterpret_cast<float *>(use(slot)) + offset; };
+    Matmul result{toGemmProblem(*matmul), at(matmul->a(), matmul->a_offset()), at(matmul->b(), matmul->b_offset()),
+                  at(matmul->c(), matmul->c_offset()), {}};
     if (matmul->epilogue())
       result.epilogue = prepareLaunch(*matmul->epilogue(), prepared);
     return result;

@@ -53,12 +53,6 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
   return result;
 }
 
-/// The slot whose memory this one is: itself unless it is a view.
-uint32_t baseOf(const Plan &plan, uint32_t slot) {
-  int32_t base = plan.slot(slot).view_of();
-  return base < 0 ? slot : static_cast<uint32_t>(base);
-}
-
 /// Which slot wrote each byte last. Segments cover the arena without holes; the key is a segment's start.
 class Writers {
 public:
@@ -101,15 +95,14 @@ std::string describe(const Plan &plan, const plan::Program &program, uint32_t in
 Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &program, const Arena &arena) {
   MemoryCheck check(plan, program, arena);
   Writers writers(plan.arenaBytes());
-  std::map<uint32_t, uint32_t> lastUse; // base slot -> instruction
+  std::map<uint32_t, uint32_t> lastUse; // slot -> instruction
   uint32_t count = orEmpty(program.instructions()).size();
   for (uint32_t i = 0; i < count; ++i) {
     Accesses accesses = accessesOf(plan, *program.instructions()->Get(i));
     for (const Access &read : accesses.reads) {
-      uint32_t base = baseOf(plan, read.slot);
       uint64_t offset = plan.slot(read.slot).offset();
-      lastUse[base] = i;
-      std::optional<uint32_t> foreign = writers.foreignWriter(offset, offset + read.bytes, base);
+      lastUse[read.slot] = i;
+      std::optional<uint32_t> foreign = writers.foreignWriter(offset, offset + read.bytes, read.slot);
       if (!foreign)
         continue;
       std::string what = *foreign == kNobody
@@ -123,10 +116,9 @@ Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &p
     }
     for (const Access &write : accesses.writes) {
       uint64_t offset = plan.slot(write.slot).offset();
-      uint32_t base = baseOf(plan, write.slot);
-      lastUse[base] = i;
+      lastUse[write.slot] = i;
       if (write.bytes > 0)
-        writers.write(offset, offset + write.bytes, base);
+        writers.write(offset, offset + write.bytes, write.slot);
     }
   }
   check.dying_.resize(count);

@@ -63,7 +63,6 @@ private:
   Status checkSlot(uint32_t index) const;
   Status checkShape(const plan::Slot &slot) const;
   Status checkInitializer(const plan::Slot &slot) const;
-  Status checkView(const plan::Slot &slot) const;
   Status checkConfigSlot() const;
   Status checkPersistentOverlap() const;
   Status checkSavedNames() const;
@@ -185,7 +184,7 @@ Status Checker::checkSlot(uint32_t index) const {
     if (!slot.constant() || slot.constant()->size() < needed || slot.constant()->size() > slot.bytes())
       return bad("constant '{}' does not hold the {} bytes of its shape", printable(slot.name()), needed);
   }
-  return checkView(slot);
+  return Status::ok();
 }
 
 Status Checker::checkShape(const plan::Slot &slot) const {
@@ -214,23 +213,6 @@ Status Checker::checkInitializer(const plan::Slot &slot) const {
     return bad("parameter '{}' starts from a number that is not finite", printable(slot.name()));
   if (!isFloat(elementType(slot)))
     return bad("parameter '{}' is not of a floating-point type", printable(slot.name()));
-  return Status::ok();
-}
-
-Status Checker::checkView(const plan::Slot &slot) const {
-  if (slot.view_of() == -1)
-    return Status::ok();
-  if (!inArena(slot) || slot.view_of() < 0 || uint32_t(slot.view_of()) >= plan_.slots()->size())
-    return bad("slot '{}' is a view of slot {}, which cannot be", printable(slot.name()), slot.view_of());
-  const plan::Slot &base = this->slot(slot.view_of());
-  if (!inArena(base) || base.view_of() != -1)
-    return bad("slot '{}' is a view of '{}', which is itself a view or not in the arena", printable(slot.name()),
-               printable(base.name()));
-  // Differences instead of sums: the base may come later in the list and be unchecked yet.
-  bool inside = slot.offset() >= base.offset() && slot.bytes() <= base.bytes() &&
-                slot.offset() - base.offset() <= base.bytes() - slot.bytes();
-  if (!inside)
-    return bad("slot '{}' leaves '{}', the slot it is a view of", printable(slot.name()), printable(base.name()));
   return Status::ok();
 }
 
@@ -414,7 +396,7 @@ Status Checker::checkEpilogue(const plan::Matmul &matmul) {
   const plan::Launch &epilogue = *matmul.epilogue();
   TAPEOUT_RETURN_IF_ERROR(checkLaunch(epilogue));
   bool matrix = (!matmul.batch() || matmul.batch()->size() == 0) && matmul.m() > 1 && matmul.n() > 1 &&
-                matmul.c_row_stride() == matmul.n() && matmul.c_column_stride() == 1;
+                matmul.c_row_stride() == matmul.n() && matmul.c_column_stride() == 1 && matmul.c_offset() == 0;
   const plan::Kernel &kernel = *plan_.kernels()->Get(epilogue.kernel());
   if (!matrix || kernel.units() != static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n())) ||
       kernel.argument_count() == 0 || epilogue.arguments()->Get(0) != matmul.c())
@@ -440,19 +422,22 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
       reach({{matmul.k(), matmul.b_row_stride()}, {matmul.n(), matmul.b_column_stride()}}, bBatch),
       reach({{matmul.m(), matmul.c_row_stride()}, {matmul.n(), matmul.c_column_stride()}}, cBatch)};
   const uint32_t slots[3] = {matmul.a(), matmul.b(), matmul.c()};
+  const int64_t offsets[3] = {matmul.a_offset(), matmul.b_offset(), matmul.c_offset()};
   for (int i = 0; i < 3; ++i) {
     TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(slots[i]));
     const plan::Slot &slot = this->slot(slots[i]);
     if (slot.element_type() != plan::ElementType::F32)
       return badHere("the operand '{}' of the matrix product is not float32", slotName(slots[i]));
-    if (!elements[i] || *elements[i] > slot.bytes() / sizeof(float))
+    uint64_t room = slot.bytes() / sizeof(float);
+    if (!elements[i] || *elements[i] > room || offsets[i] < 0 || static_cast<uint64_t>(offsets[i]) > room - *elements[i])
       return badHere("the matrix product leaves its operand '{}'", slotName(slots[i]));
   }
   TAPEOUT_RETURN_IF_ERROR(checkWritable(matmul.c()));
   if (Status status = verifyGemm(toGemmProblem(matmul)); !status.isOk())
     return Status::error(ExitCode::BadData, fmt::format("plan: {}: {}", where_, status.message()));
   for (int i = 0; i < 2; ++i)
-    if (overlap(slots[i], *elements[i] * sizeof(float), matmul.c(), *elements[2] * sizeof(float)))
+    if (overlap(slots[i], (offsets[i] + *elements[i]) * sizeof(float), matmul.c(),
+                (offsets[2] + *elements[2]) * sizeof(float)))
       return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
                      slotName(matmul.c()));
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();

@@ -38,7 +38,7 @@ mlir::FailureOr<WorkUnits> buildRows(KernelBuilder &kernel, const KernelFrame &f
 /// blocks of 128 rows first, which keeps long sums accurate.
 mlir::FailureOr<WorkUnits> buildColumns(KernelBuilder &kernel, const KernelFrame &frame);
 
-/// Ops that move whole rows: embedding, embedding_grad, split, concatenate.
+/// Ops that move whole rows: embedding, embedding_grad, concatenate.
 ///   embedding: a row is NaN where an id is outside the table, so that the loss reports it.
 ///   embedding_grad: a unit is 64 columns of the table; ids in order; ids outside the table are skipped.
 mlir::FailureOr<WorkUnits> buildRowMovement(KernelBuilder &kernel, const KernelFrame &frame, mlir::Operation *op);

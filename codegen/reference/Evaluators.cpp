@@ -157,25 +157,15 @@ Evaluator lookupGradient(EmbeddingGradOp op) {
   };
 }
 
-// Both see the joined tensor as [outer, parts, block], where a part is one of the small tensors [outer, block].
-Evaluator split(SplitOp op) {
-  int64_t outer = productOf(shapeOf(op.getOperand()).take_front(op.getDimension())), parts = op.getCount();
-  return [=](Inputs inputs, Outputs outputs) {
-    int64_t block = outputs[0]->size() / outer;
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t part = 0; part < parts; ++part)
-        std::copy_n(inputs[0]->data() + (o * parts + part) * block, block, outputs[part]->data() + o * block);
-    return success();
-  };
-}
-
 Evaluator concatenate(ConcatenateOp op) {
-  int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension())), parts = op->getNumOperands();
+  int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension()));
   return [=](Inputs inputs, Outputs outputs) {
-    int64_t block = inputs[0]->size() / outer;
+    double *out = outputs[0]->data();
     for (int64_t o = 0; o < outer; ++o)
-      for (int64_t part = 0; part < parts; ++part)
-        std::copy_n(inputs[part]->data() + o * block, block, outputs[0]->data() + (o * parts + part) * block);
+      for (const Values *part : inputs) {
+        int64_t block = part->size() / outer;
+        out = std::copy_n(part->data() + o * block, block, out);
+      }
     return success();
   };
 }
@@ -194,7 +184,6 @@ FailureOr<Evaluator> evaluatorOf(Operation *op) {
       .Case([](DotGeneralOp dot) { return FailureOr<Evaluator>(product(dot)); })
       .Case([](EmbeddingOp embedding) { return FailureOr<Evaluator>(lookup(embedding)); })
       .Case([](EmbeddingGradOp gradient) { return FailureOr<Evaluator>(lookupGradient(gradient)); })
-      .Case([](SplitOp cut) { return FailureOr<Evaluator>(split(cut)); })
       .Case([](ConcatenateOp join) { return FailureOr<Evaluator>(concatenate(join)); })
       .Default([](Operation *other) -> FailureOr<Evaluator> {
         return other->emitOpError("cannot be computed by the reference interpreter");

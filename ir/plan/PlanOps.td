@@ -73,12 +73,14 @@ def LaunchOp : Plan_Instruction<"launch"> {
 def MatmulOp : Plan_Instruction<"matmul"> {
   let summary = "Strided batched product; see table Matmul of runtime/plan.fbs";
   let description = [{`sizes` is m, n, k; `strides` is a row, a column, b row, b column, c row, c column;
-    `batch` holds extent, a stride, b stride, c stride for each batch dimension. Reads are a, b; c is the first write. The
+    `batch` holds extent, a stride, b stride, c stride for each batch dimension; `offsets` where a, b and c begin in
+    their slots, in elements. Reads are a, b; c is the first write. The
     kernel `epilogue` runs on each finished piece of c. Its arguments are c, the other reads, and all writes.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch,
-                       OptionalAttr<FlatSymbolRefAttr>:$epilogue);
-  let assemblyFormat = "`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch (`epilogue` $epilogue^)? attr-dict";
+                       OptionalAttr<DenseI64ArrayAttr>:$offsets, OptionalAttr<FlatSymbolRefAttr>:$epilogue);
+  let assemblyFormat = [{`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch
+                         (`offsets` $offsets^)? (`epilogue` $epilogue^)? attr-dict}];
 }
 def CopyOp : Plan_Instruction<"copy"> {
   let summary = "Copies a whole slot";

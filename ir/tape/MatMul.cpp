@@ -136,7 +136,8 @@ SmallVector<int64_t> pick(Ints values, Ints dimensions) {
   return result;
 }
 
-// Free dimensions of one operand: the innermost run that is one stride in the operand stays, the others become batches.
+// Free dimensions of one operand: the innermost run that is one stride in the operand and in the result stays, the others
+// become batches.
 struct FreeDimensions {
   Collapsed operand;
   int64_t resultStride = 1;
@@ -146,7 +147,8 @@ struct FreeDimensions {
 FreeDimensions splitFree(Ints extents, Ints operandStrides, Ints resultStrides) {
   FreeDimensions result;
   size_t begin = extents.size();
-  while (begin > 0 && collapse(extents.drop_front(begin - 1), operandStrides.drop_front(begin - 1)))
+  while (begin > 0 && collapse(extents.drop_front(begin - 1), operandStrides.drop_front(begin - 1)) &&
+         collapse(extents.drop_front(begin - 1), resultStrides.drop_front(begin - 1)))
     --begin;
   result.operand = *collapse(extents.drop_front(begin), operandStrides.drop_front(begin));
   result.resultStride = collapse(extents.drop_front(begin), resultStrides.drop_front(begin))->stride;
@@ -157,9 +159,12 @@ FreeDimensions splitFree(Ints extents, Ints operandStrides, Ints resultStrides) 
 } // namespace
 
 std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op) {
+  return asStridedMatmul(op, rowMajorStrides(shapeOf(op.getLhs())), rowMajorStrides(shapeOf(op.getRhs())),
+                         rowMajorStrides(shapeOf(op.getResult())));
+}
+
+std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op, Ints lhsStrides, Ints rhsStrides, Ints resultStrides) {
   Ints lhs = shapeOf(op.getLhs()), rhs = shapeOf(op.getRhs());
-  auto lhsStrides = rowMajorStrides(lhs), rhsStrides = rowMajorStrides(rhs);
-  auto resultStrides = rowMajorStrides(shapeOf(op.getResult()));
   auto lhsK = collapse(pick(lhs, op.getLhsContract()), pick(lhsStrides, op.getLhsContract()));
   auto rhsK = collapse(pick(rhs, op.getRhsContract()), pick(rhsStrides, op.getRhsContract()));
   if (!lhsK || !rhsK)

@@ -1,4 +1,4 @@
-// embedding, embedding_grad, split and concatenate.
+// embedding, embedding_grad, slice and concatenate.
 #include "tests/codegen/KernelTester.h"
 
 #include <cmath>
@@ -20,17 +20,23 @@ plan.kernel @gradient_$ { ^bb0(%i: tensor<37xi32>, %g: tensor<37x$xf32>):
   %r = tape.embedding_grad %i, %g rows 10 : tensor<37xi32>, tensor<37x$xf32>
   tape.yield %r : tensor<10x$xf32> }
 plan.kernel @split_$ { ^bb0(%a: tensor<5x6x$xf32>):
-  %r:3 = tape.split %a dim 1 into 3 : tensor<5x6x$xf32>
-  tape.yield %r#0, %r#1, %r#2 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32> }
+  %r0 = tape.slice %a from [0, 0, 0] to [5, 2, $] : tensor<5x6x$xf32>
+  %r1 = tape.slice %a from [0, 2, 0] to [5, 4, $] : tensor<5x6x$xf32>
+  %r2 = tape.slice %a from [0, 4, 0] to [5, 6, $] : tensor<5x6x$xf32>
+  tape.yield %r0, %r1, %r2 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32> }
 plan.kernel @concatenate_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x2x$xf32>):
   %r = tape.concatenate %b, %a, %b dim 1 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32>
   tape.yield %r : tensor<5x6x$xf32> }
+plan.kernel @unequal_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x1x$xf32>):
+  %r = tape.concatenate %b, %a, %b dim 1 : tensor<5x1x$xf32>, tensor<5x2x$xf32>, tensor<5x1x$xf32>
+  tape.yield %r : tensor<5x4x$xf32> }
 )",
                        std::to_string(width));
   return text + R"(
 plan.kernel @long { ^bb0(%a: tensor<2x5000xi64>):
-  %r:2 = tape.split %a dim 0 into 2 : tensor<2x5000xi64>
-  tape.yield %r#1, %r#0 : tensor<1x5000xi64>, tensor<1x5000xi64> }
+  %r0 = tape.slice %a from [0, 0] to [1, 5000] : tensor<2x5000xi64>
+  %r1 = tape.slice %a from [1, 0] to [2, 5000] : tensor<2x5000xi64>
+  tape.yield %r1, %r0 : tensor<1x5000xi64>, tensor<1x5000xi64> }
 )";
 }
 
@@ -99,6 +105,21 @@ TEST_F(RowMovementTest, PartsAreCutAndJoined) {
     for (int64_t i = 0; i < 30 * width; ++i) {
       int64_t row = i / (6 * width), part = i / (2 * width) % 3, rest = i % (2 * width), from = part == 1 ? 0 : 1;
       ASSERT_EQ(joined[i], parts[from].values<float>()[row * 2 * width + rest]) << width << " " << i;
+    }
+  }
+}
+
+TEST_F(RowMovementTest, PartsOfDifferentLengthsAreJoined) {
+  for (int64_t width : kWidths) {
+    auto a = randomFloats(10 * width, -1, 1), b = randomFloats(5 * width, 2, 3);
+    auto joined = kernels_
+                      ->run("unequal_" + std::to_string(width), {Tensor::of(a), Tensor::of(b)},
+                            {Tensor::empty<float>(20 * width)})[0]
+                      .values<float>();
+    for (int64_t i = 0; i < 20 * width; ++i) {
+      int64_t row = i / (4 * width), place = i / width % 4, rest = i % width;
+      bool inside = place == 1 || place == 2;
+      ASSERT_EQ(joined[i], inside ? a[(row * 2 + place - 1) * width + rest] : b[row * width + rest]) << width << " " << i;
     }
   }
 }

@@ -179,17 +179,6 @@ TEST(MemoryCheck, FindsReadsBeforeWrites) {
   EXPECT_NE(machine.status.message().find("reads 'linear' before it is written"), std::string::npos);
 }
 
-TEST(MemoryCheck, ViewsBelongToTheirBase) {
-  plan::PlanT plan = regressionPlan();
-  auto view = std::make_unique<plan::SlotT>(*plan.slots[slotIndex(plan, "difference")]);
-  view->name = "view";
-  plan.programs[0]->instructions[2]->body.AsLaunch()->arguments[0] = plan.slots.size();
-  plan.slots.push_back(std::move(view));
-  EXPECT_FALSE(Machine(plan, kChecked).status.isOk());
-  plan.slots.back()->view_of = slotIndex(plan, "difference");
-  EXPECT_TRUE(Machine(plan, kChecked).status.isOk());
-}
-
 TEST(MemoryCheck, FindsKernelsThatLeaveTheirSlots) {
   plan::PlanT plan = regressionPlan();
   auto kernel = std::make_unique<plan::KernelT>();

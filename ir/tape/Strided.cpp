@@ -1,0 +1,178 @@
+#include "ir/tape/Strided.h"
+
+#include "ir/tape/Shape.h"
+
+using namespace mlir;
+
+namespace tapeout::tape {
+
+namespace {
+
+constexpr size_t kMaxBatchDimensions = 4; // of table Matmul
+
+StridedPlace rowMajor(Value value) {
+  auto strides = rowMajorStrides(shapeOf(value));
+  return {value, 0, SmallVector<int64_t>(strides.begin(), strides.end())};
+}
+
+/// Dimensions of a placed tensor; those that are evenly spaced together are one.
+struct PlacedDimension {
+  int64_t extent, linear, stride; // linear: its stride in row-major order
+};
+
+SmallVector<PlacedDimension> simplify(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  SmallVector<PlacedDimension> dimensions; // innermost first
+  int64_t linear = 1;
+  for (size_t d = shape.size(); d-- > 0; linear *= shape[d]) {
+    if (shape[d] == 1)
+      continue;
+    if (!dimensions.empty() && strides[d] == dimensions.back().stride * dimensions.back().extent)
+      dimensions.back().extent *= shape[d];
+    else
+      dimensions.push_back({shape[d], linear, strides[d]});
+  }
+  return dimensions;
+}
+
+/// The place of a view of shape `result`, which reads elements access.offset + ... of a tensor of shape `operand` that lies
+/// at `place`. None where the view crosses a dimension of the tensor that is not evenly spaced.
+std::optional<StridedPlace> through(const StridedPlace &place, ArrayRef<int64_t> operand, ArrayRef<int64_t> result,
+                                    const StridedAccess &access) {
+  SmallVector<PlacedDimension> dimensions = simplify(operand, place.strides);
+  SmallVector<int64_t> last; // of each dimension, the largest index that is read
+  StridedPlace view{place.base, place.offset, {}};
+  for (const PlacedDimension &dimension : dimensions) {
+    last.push_back(access.offset / dimension.linear % dimension.extent);
+    view.offset += last.back() * dimension.stride;
+  }
+  for (auto [extent, step] : llvm::zip(result, access.strides)) {
+    int64_t &stride = view.strides.emplace_back(0);
+    if (extent == 1 || step == 0)
+      continue;
+    size_t d = 0;
+    while (d < dimensions.size() && step >= dimensions[d].linear * dimensions[d].extent)
+      ++d;
+    if (d == dimensions.size() || step % dimensions[d].linear != 0)
+      return std::nullopt;
+    int64_t steps = step / dimensions[d].linear;
+    stride = steps * dimensions[d].stride;
+    last[d] += steps * (extent - 1);
+  }
+  for (auto [index, dimension] : llvm::zip(last, dimensions))
+    if (index >= dimension.extent)
+      return std::nullopt;
+  return view;
+}
+
+std::optional<StridedPlace> through(const StridedPlace &place, AccessOpInterface view) {
+  std::optional<StridedAccess> access = view.getAccess();
+  return access ? through(place, shapeOf(view->getOperand(0)), shapeOf(view->getResult(0)), *access) : std::nullopt;
+}
+
+/// Where operand `number` of a bijective view or a concatenation lies, given the place of its result.
+std::optional<StridedPlace> behind(const StridedPlace &place, OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  StridedPlace result = place;
+  if (auto concatenate = dyn_cast<ConcatenateOp>(op)) {
+    for (Value before : op->getOperands().take_front(operand.getOperandNumber()))
+      result.offset += shapeOf(before)[concatenate.getDimension()] * place.strides[concatenate.getDimension()];
+    return result;
+  }
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    for (auto [i, dimension] : llvm::enumerate(transpose.getPermutation()))
+      result.strides[dimension] = place.strides[i];
+    return result;
+  }
+  ArrayRef<int64_t> shape = shapeOf(operand.get()); // of a reshape, whose inverse is one, too
+  return through(place, shapeOf(op->getResult(0)), shape, {0, rowMajorStrides(shape)});
+}
+
+bool isBijective(Operation *op) { return isa<ReshapeOp, TransposeOp>(op); }
+
+std::optional<StridedMatmul> asCall(DotGeneralOp dot, const StridedPlace &lhs, const StridedPlace &rhs, const StridedPlace &result) {
+  auto matmul = asStridedMatmul(dot, lhs.strides, rhs.strides, result.strides);
+  return matmul && matmul->batch.size() <= kMaxBatchDimensions ? matmul : std::nullopt;
+}
+
+/// The product that becomes `value`, if nobody reads what lies between; `place`, if given, follows it back.
+DotGeneralOp productBehind(Value value, std::optional<StridedPlace> *place = nullptr) {
+  while (value.hasOneUse()) {
+    Operation *op = value.getDefiningOp();
+    if (auto dot = dyn_cast_or_null<DotGeneralOp>(op))
+      return dot;
+    if (!op || !isBijective(op))
+      return nullptr;
+    if (place && *place)
+      *place = behind(**place, op->getOpOperand(0));
+    value = op->getOperand(0);
+  }
+  return nullptr;
+}
+
+/// All operands are products that nobody else reads, and can be written where they belong.
+bool isJoinedInPlace(ConcatenateOp op) {
+  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    std::optional<StridedPlace> place = behind(rowMajor(op.getResult()), operand);
+    DotGeneralOp dot = productBehind(operand.get(), &place);
+    return dot && place && asCall(dot, rowMajor(dot.getLhs()), rowMajor(dot.getRhs()), *place);
+  });
+}
+
+/// Where a product that is `value`, or becomes it, is written: in what is made of it, if nobody else reads it.
+StridedPlace targetOf(Value value) {
+  if (!value.hasOneUse())
+    return rowMajor(value);
+  OpOperand &use = *value.use_begin();
+  std::optional<StridedPlace> place;
+  if (auto concatenate = dyn_cast<ConcatenateOp>(use.getOwner()))
+    place = isJoinedInPlace(concatenate) ? behind(rowMajor(concatenate.getResult()), use) : std::nullopt;
+  else if (isBijective(use.getOwner()))
+    place = behind(targetOf(use.getOwner()->getResult(0)), use);
+  if (!place)
+    return rowMajor(value);
+  if (auto reshape = place->base.getDefiningOp<ReshapeOp>(); reshape && place->base == use.getOwner()->getResult(0))
+    return rowMajor(value); // the same memory
+  return *place;
+}
+
+} // namespace
+
+StridedPlace sourceOf(Value value) {
+  StridedPlace best = rowMajor(value);
+  SmallVector<AccessOpInterface> views;
+  for (Value base = value; auto view = base.getDefiningOp<AccessOpInterface>();) {
+    DotGeneralOp dot = productBehind(view->getOperand(0));
+    if (dot && targetOf(dot.getResult()).base != dot.getResult()) // written where this view is, not before it
+      break;
+    views.push_back(view);
+    base = view->getOperand(0);
+    std::optional<StridedPlace> place = rowMajor(base);
+    for (AccessOpInterface next : llvm::reverse(views))
+      place = place ? through(*place, next) : std::nullopt;
+    if (!place)
+      break;
+    best = *place;
+  }
+  return best;
+}
+
+std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, Value lhs, Value rhs) {
+  StridedPlace lhsPlace = sourceOf(lhs), rhsPlace = sourceOf(rhs), result = targetOf(dot.getResult());
+  // What stands in the way of one call is made in memory instead.
+  for (const StridedPlace &c : {result, rowMajor(dot.getResult())})
+    for (const StridedPlace &l : {lhsPlace, rowMajor(lhs)})
+      for (const StridedPlace &r : {rhsPlace, rowMajor(rhs)})
+        if (auto matmul = asCall(dot, l, r, c))
+          return PlacedProduct{l, r, c, *matmul};
+  return std::nullopt;
+}
+
+SmallVector<Operation *> writtenThrough(DotGeneralOp dot) {
+  SmallVector<Operation *> ops;
+  std::optional<PlacedProduct> product = placeProduct(dot);
+  for (Value value = dot.getResult(); product && value != product->result.base; value = ops.back()->getResult(0))
+    ops.push_back(*value.user_begin());
+  return ops;
+}
+
+} // namespace tapeout::tape

@@ -1,0 +1,33 @@
+// Values that lie in the memory of others. A library call takes strides: it reads a slice or a transpose where its operand
+// lies, and writes its result where a transpose or a concatenation of it will be, so that these cost nothing.
+#pragma once
+
+#include "ir/tape/MatMul.h"
+
+namespace tapeout::tape {
+
+/// Element i of a value is element offset + sum over d of strides[d] * i[d] of `base`, which is row-major.
+struct StridedPlace {
+  mlir::Value base;
+  int64_t offset = 0;
+  llvm::SmallVector<int64_t> strides;
+};
+
+/// A product with the places of its operands and of its result.
+struct PlacedProduct {
+  StridedPlace lhs, rhs, result;
+  StridedMatmul matmul;
+};
+
+/// Where a value is found behind the views it is made of, as far back as strides can say.
+StridedPlace sourceOf(mlir::Value value);
+
+/// The call that executes `dot`, on `lhs` and `rhs` (its operands, or outside of a fusion what they are there): reads
+/// through views of the operands where that is one strided call. None where asStridedMatmul has none.
+std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, mlir::Value lhs, mlir::Value rhs);
+inline std::optional<PlacedProduct> placeProduct(DotGeneralOp dot) { return placeProduct(dot, dot.getLhs(), dot.getRhs()); }
+
+/// The reshapes, transposes and concatenations between the result of `dot` and the value in whose memory it is written.
+llvm::SmallVector<mlir::Operation *> writtenThrough(DotGeneralOp dot);
+
+} // namespace tapeout::tape
