@@ -7,6 +7,7 @@
 //   3. fusion groups become launches of outlined kernels (equal kernels are one), products become matmuls;
 //   4. what a return still needs somewhere else is copied.
 #include "passes/Functions.h"
+#include "passes/KernelTraffic.h"
 #include "passes/Passes.h"
 
 #include "ir/plan/Plan.h"
@@ -228,18 +229,20 @@ private:
     for (Value result : op.getResults())
       writes.push_back(slotFor(result));
     Operation *instruction = nullptr;
-    uint64_t flops = 0;
+    uint64_t flops = 0, bytes = 0;
     if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
       fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
+      bytes = bytesMoved(fusion.getBody().front()); // before the region moves to the kernel
       if (tape::DotGeneralOp product = tape::productOf(fusion))
         instruction = createMatmulWithEpilogue(fusion, product, reads, writes);
       else
         instruction = builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes);
     } else {
-      flops = cast<tape::CostModelOpInterface>(op).getFlops();
+      auto cost = cast<tape::CostModelOpInterface>(op);
+      flops = cost.getFlops();
+      bytes = cost.getBytesRead() + cost.getBytesWritten();
       instruction = createMatmul(cast<tape::DotGeneralOp>(op), reads, writes);
     }
-    uint64_t bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
     instruction->setAttr("flops", builder_.getI64IntegerAttr(flops));
     instruction->setAttr("bytes", builder_.getI64IntegerAttr(bytes));
     if (Attribute phase = op.getAttr(tape::kPhaseAttr))
@@ -278,8 +281,10 @@ private:
 
   void copyResults(Operation *terminator) {
     for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_))
-      if (slots_[value] != target)
-        builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
+      if (slots_[value] != target) {
+        auto copy = builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
+        copy->setAttr("bytes", builder_.getI64IntegerAttr(2 * tape::totalBytes({value.getType()})));
+      }
   }
 
   func::FuncOp func_;
