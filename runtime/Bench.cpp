@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -65,6 +66,12 @@ Status fillWithRandomNumbers(Executor &executor, const plan::Program &step) {
   return Status::ok();
 }
 
+double processorSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// The largest resident memory of the process so far; getrusage would count the process that started it, too.
 uint64_t peakBytes() {
   std::ifstream status("/proc/self/status");
@@ -110,10 +117,11 @@ Status serveBench(Executor &executor, DataLoader *data, const Result<MissCounter
     Result<uint64_t> steps = readRequest(in);
     if (!steps.isOk() || *steps == 0)
       return steps.status();
-    std::vector<double> seconds;
+    std::vector<double> seconds, processor;
     uint64_t missesBefore = counter.isOk() ? counter->misses() : 0;
     for (uint64_t i = 0; i < *steps; ++i) {
       auto start = std::chrono::steady_clock::now();
+      double processorStart = processorSeconds();
       if (data) {
         Result<const Batch *> batch = data->next();
         if (!batch.isOk())
@@ -122,8 +130,10 @@ Status serveBench(Executor &executor, DataLoader *data, const Result<MissCounter
       }
       TAPEOUT_RETURN_IF_ERROR(executor.run(*step));
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      processor.push_back(processorSeconds() - processorStart);
     }
     nlohmann::json reply = {{"seconds", seconds},
+                            {"processor_seconds", processor},
                             {"loss", readOutput(executor, *step, "loss").value_or(0)},
                             {"arena_resident", executor.arena().transient().residentBytes()},
                             {"process_peak", peakBytes()}};

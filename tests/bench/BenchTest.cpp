@@ -61,6 +61,8 @@ TEST_F(BenchTest, MeasuresBothOnTheSameSteps) {
   EXPECT_GT(one.loss, 0);
   EXPECT_EQ(one.loss, two.loss);
   EXPECT_GT(one.seconds.least, 0);
+  EXPECT_GT(one.processorSeconds.least, 0);
+  EXPECT_LT(one.processorSeconds.least, 1.5 * one.seconds.p90); // of one thread
   EXPECT_LE(one.seconds.least, one.seconds.p10);
   EXPECT_LE(one.seconds.p10, one.seconds.median);
   EXPECT_LE(one.seconds.median, one.seconds.p90);
@@ -103,6 +105,7 @@ Report exampleReport() {
     measured.launches = static_cast<uint64_t>(100 * factor);
     measured.bytesMoved = static_cast<uint64_t>(3 * factor) << 20;
     measured.seconds = {0.5e-3 * factor, 0.4e-3 * factor, 0.45e-3 * factor, 0.6e-3 * factor};
+    measured.processorSeconds.median = 3 * factor;
     measured.memoryRoofShare = 0.25;
     measured.loss = 1.5;
     report.measured.push_back(measured);
@@ -117,6 +120,7 @@ TEST(ReportTest, TheTableHasTheNumbersAndTheirQuotients) {
   for (const char *part : {"gpt: batch 12, 4 threads, avx2; 100 steps each, alternating in blocks of 5",
                            "Example 1; roofs: memory 20.0 GB/s, arithmetic 3000 GFLOP/s",
                            "step, median            1.00 ms                 500.0 µs                2.00x\n",
+                           "processor time, median  6.000 s                 3.000 s                 2.00x\n",
                            "kernel launches         200                     100                     2.00x\n",
                            "bytes moved (model)     6.00 MiB                3.00 MiB                2.00x\n",
                            "of the memory roof      25.0%                   25.0%\n",

@@ -58,7 +58,8 @@ Measured describe(const Subject &subject, const nlohmann::json &description) {
 /// One executable and what it has measured so far.
 struct Runner {
   Child child;
-  std::vector<double> seconds = {}, medians = {}; ///< of all steps; of each block
+  std::vector<double> seconds = {}, processorSeconds = {}; ///< of all steps
+  std::vector<double> medians = {};                        ///< of each block
   double bytesMissed = 0;
   uint64_t countedSteps = 0;
 
@@ -66,9 +67,11 @@ struct Runner {
     Result<nlohmann::json> reply = child.train(kBlockSteps + kDiscarded);
     if (!reply.isOk())
       return reply.status();
-    std::vector<double> block = (*reply)["seconds"].get<std::vector<double>>();
+    auto block = (*reply)["seconds"].get<std::vector<double>>();
     block.erase(block.begin(), block.begin() + kDiscarded);
     seconds.insert(seconds.end(), block.begin(), block.end());
+    auto processor = (*reply)["processor_seconds"].get<std::vector<double>>();
+    processorSeconds.insert(processorSeconds.end(), processor.begin() + kDiscarded, processor.end());
     medians.push_back(statisticsOf(block).median);
     measured.arenaResident = count(*reply, "arena_resident");
     measured.processPeak = count(*reply, "process_peak");
@@ -134,6 +137,7 @@ Result<Report> measure(const std::vector<Subject> &subjects, const MeasureOption
   for (size_t i = 0; i < runners.size(); ++i) {
     Measured &measured = report.measured[i];
     measured.seconds = statisticsOf(runners[i].seconds);
+    measured.processorSeconds = statisticsOf(runners[i].processorSeconds);
     auto shareOf = [&](uint64_t work, double roof) { return static_cast<double>(work) / measured.seconds.median / roof; };
     measured.memoryRoofShare = shareOf(measured.bytesMoved, report.roofs.bytesPerSecond);
     measured.arithmeticRoofShare = shareOf(measured.flops, report.roofs.flopsPerSecond);

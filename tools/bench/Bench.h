@@ -38,7 +38,7 @@ struct Measured {
   std::optional<double> bytesMissed;   ///< counted: lines that were not in the last cache; none without a counter
   uint64_t arenaPlanned = 0, arenaResident = 0, processPeak = 0;
   double loss = 0; ///< of the last step; all have made the same number of steps
-  Statistics seconds;
+  Statistics seconds, processorSeconds; ///< of one step; the latter of all threads together
   double memoryRoofShare = 0, arithmeticRoofShare = 0; ///< by the cost model and the median
 };
 

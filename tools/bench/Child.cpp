@@ -72,10 +72,13 @@ Result<nlohmann::json> Child::train(uint64_t steps) {
   Result<nlohmann::json> reply = readLine();
   if (!reply.isOk())
     return reply;
-  auto seconds = reply->find("seconds");
-  bool complete = seconds != reply->end() && seconds->is_array() && seconds->size() == steps;
-  for (size_t i = 0; complete && i < steps; ++i)
-    complete = (*seconds)[i].is_number();
+  bool complete = true;
+  for (const char *key : {"seconds", "processor_seconds"}) {
+    auto values = reply->find(key);
+    complete = complete && values != reply->end() && values->is_array() && values->size() == steps;
+    for (size_t i = 0; complete && i < steps; ++i)
+      complete = (*values)[i].is_number();
+  }
   if (!complete)
     return Status::error(ExitCode::BadData, fmt::format("{} does not answer as a training executable does; compile the model "
                                                         "again", path_));

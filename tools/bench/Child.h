@@ -24,7 +24,7 @@ public:
 
   /// What the executable is: the first line.
   const nlohmann::json &description() const { return description_; }
-  /// Trains `steps` steps and gives the reply, which has so many "seconds".
+  /// Trains `steps` steps and gives the reply, which has so many "seconds" and "processor_seconds".
   Result<nlohmann::json> train(uint64_t steps);
 
 private:

@@ -73,6 +73,8 @@ std::string tableOf(const Report &report) {
             [](const Measured &m) { return m.seconds.least; });
   table.row("  10% to 90%",
             [](const Measured &m) { return fmt::format("{} - {}", duration(m.seconds.p10), duration(m.seconds.p90)); });
+  table.row("processor time, median", [](const Measured &m) { return duration(m.processorSeconds.median); },
+            [](const Measured &m) { return m.processorSeconds.median; });
   table.row("kernel launches", [](const Measured &m) { return std::to_string(m.launches); },
             [](const Measured &m) { return static_cast<double>(m.launches); });
   table.row("matrix products", [](const Measured &m) { return std::to_string(m.matrixProducts); });
@@ -103,6 +105,7 @@ std::string jsonOf(const Report &report) {
   for (const Measured &measured : report.measured) {
     nlohmann::json entry = {{"label", measured.label},
                             {"seconds", toJson(measured.seconds)},
+                            {"processor_seconds", toJson(measured.processorSeconds)},
                             {"launches", measured.launches},
                             {"matrix_products", measured.matrixProducts},
                             {"copies", measured.copies},

@@ -16,8 +16,8 @@
 namespace tapeout::bench {
 namespace {
 
-constexpr int kRepetitions = 5; // the best one counts
-constexpr int kChains = 12;     // independent sums: more than latency times units
+constexpr int kTriads = 8, kMultiplyAdds = 40; // repetitions, short and many: the best one counts
+constexpr int kChains = 12;                     // independent sums: more than latency times units
 
 double secondsOf(const auto &body) {
   auto start = std::chrono::steady_clock::now();
@@ -51,7 +51,7 @@ Result<double> measureTriad(rt::ThreadPool &pool) {
       std::fill(array + begin, array + end, 1.0);
   });
   double best = 1e30;
-  for (int repetition = 0; repetition < kRepetitions; ++repetition)
+  for (int repetition = 0; repetition < kTriads; ++repetition)
     best = std::min(best, secondsOf([&] {
                       pool.parallelFor(count, 1, [&](int64_t begin, int64_t end) {
                         for (int64_t i = begin; i < end; ++i)
@@ -95,11 +95,11 @@ __attribute__((target("avx2,fma"))) float multiplyAdd256(int64_t iterations) {
 }
 
 double measureMultiplyAdd(rt::ThreadPool &pool, rt::CpuIsa isa) {
-  constexpr int64_t kIterations = 4'000'000;
+  constexpr int64_t kIterations = 1'000'000;
   const bool wide = isa == rt::CpuIsa::Avx512;
   std::atomic<float> sink = 0;
   double best = 1e30;
-  for (int repetition = 0; repetition < kRepetitions; ++repetition)
+  for (int repetition = 0; repetition < kMultiplyAdds; ++repetition)
     best = std::min(best, secondsOf([&] {
                       pool.parallelFor(pool.threads(), 1, [&](int64_t begin, int64_t end) {
                         for (int64_t i = begin; i < end; ++i)
