@@ -8,6 +8,7 @@
 //   4. what a return still needs somewhere else is copied.
 #include "passes/Functions.h"
 #include "passes/KernelGraph.h"
+#include "passes/KernelTraffic.h"
 #include "passes/Passes.h"
 
 #include "ir/plan/Plan.h"
@@ -224,7 +225,7 @@ private:
       return;
     }
     if (auto dot = dyn_cast<tape::DotGeneralOp>(op)) {
-      describe(createMatmul(dot, dot.getLhs(), dot.getRhs()), op, dot.getFlops());
+      describe(createMatmul(dot, dot.getLhs(), dot.getRhs()), op, dot.getFlops(), dot.getBytesRead() + dot.getBytesWritten());
       return;
     }
     SmallVector<Value> reads, writes;
@@ -235,16 +236,15 @@ private:
     for (Value result : op.getResults())
       writes.push_back(slotFor(result));
     auto fusion = cast<tape::FusionOp>(op);
-    uint64_t flops = 0;
+    uint64_t flops = 0, bytes = bytesMoved(fusion.getBody().front()); // before the region moves to the kernel
     fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
     if (tape::DotGeneralOp product = tape::productOf(fusion))
-      describe(createMatmulWithEpilogue(fusion, product, reads, writes), op, flops);
+      describe(createMatmulWithEpilogue(fusion, product, reads, writes), op, flops, bytes);
     else
-      describe(builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes), op, flops);
+      describe(builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(fusion), reads, writes), op, flops, bytes);
   }
 
-  void describe(Operation *instruction, Operation &op, uint64_t flops) {
-    uint64_t bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
+  void describe(Operation *instruction, Operation &op, uint64_t flops, uint64_t bytes) {
     instruction->setAttr("flops", builder_.getI64IntegerAttr(flops));
     instruction->setAttr("bytes", builder_.getI64IntegerAttr(bytes));
     if (Attribute phase = op.getAttr(tape::kPhaseAttr))
@@ -288,8 +288,10 @@ private:
 
   void copyResults(Operation *terminator) {
     for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_))
-      if (slots_[value] != target)
-        builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
+      if (slots_[value] != target) {
+        auto copy = builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
+        copy->setAttr("bytes", builder_.getI64IntegerAttr(2 * tape::totalBytes({value.getType()})));
+      }
   }
 
   func::FuncOp func_;

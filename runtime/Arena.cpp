@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace tapeout::rt {
 namespace {
@@ -52,6 +54,14 @@ void MemoryRegion::swap(MemoryRegion &other) noexcept {
   std::swap(capacity_, other.capacity_);
   std::swap(mapping_, other.mapping_);
   std::swap(mappingBytes_, other.mappingBytes_);
+}
+
+uint64_t MemoryRegion::residentBytes() const {
+  uint64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> pages(capacity_ / page);
+  if (pages.empty() || mincore(data_, capacity_, pages.data()) != 0)
+    return 0;
+  return page * std::count_if(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; });
 }
 
 uint64_t availableMemory() {

@@ -31,6 +31,8 @@ public:
   uint8_t *data() const { return data_; }
   uint64_t size() const { return size_; }
   uint64_t capacity() const { return capacity_; }
+  /// Bytes of the pages that were touched; with huge pages up to 2 MiB more than the bytes that were.
+  uint64_t residentBytes() const;
 
 private:
   void swap(MemoryRegion &other) noexcept;

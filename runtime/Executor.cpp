@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -14,11 +12,6 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int64_t kCopyGrain = 256 << 10; // bytes; below this a second thread costs more than it saves
-
-int usableProcessors() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 Result<CpuIsa> chooseIsa(std::optional<CpuIsa> wanted) {
   Result<CpuIsa> found = detectCpuIsa();

@@ -14,6 +14,13 @@ using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// Tokens of one step for language models, else samples.
+double unitsPerStep(const plan::Model &model) {
+  return static_cast<double>(model.batch()) * static_cast<double>(std::max<int64_t>(1, model.context()));
+}
+
+} // namespace
+
 Status fillInputs(Executor &executor, const plan::Program &program, const Batch &batch) {
   for (const plan::NamedSlot *input : orEmpty(program.inputs())) {
     uint64_t bytes = shapeBytes(executor.plan().slot(input->slot()));
@@ -26,13 +33,6 @@ Status fillInputs(Executor &executor, const plan::Program &program, const Batch 
   }
   return Status::ok();
 }
-
-/// Tokens of one step for language models, else samples.
-double unitsPerStep(const plan::Model &model) {
-  return static_cast<double>(model.batch()) * static_cast<double>(std::max<int64_t>(1, model.context()));
-}
-
-} // namespace
 
 DataSpec dataSpecOf(const Plan &plan, const plan::Program &program) {
   const plan::Model &model = plan.model();

@@ -67,6 +67,9 @@ private:
 /// What the loader needs to know about a program: task, sizes and inputs. Paths, seed and order are left to the caller.
 DataSpec dataSpecOf(const Plan &plan, const plan::Program &program);
 
+/// Copies a batch into the inputs of a program. BadData when one is missing or has another size.
+Status fillInputs(Executor &executor, const plan::Program &program, const Batch &batch);
+
 /// The mean loss over one pass of `data`; nothing when `stop` was requested meanwhile. The plan has an evaluate
 /// program. Errors: BadData when no label counts, NonFiniteLoss.
 Result<std::optional<double>> evaluate(Executor &executor, DataLoader &data, StopSignal &stop);

@@ -32,7 +32,9 @@ void EmbeddingOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorImp
   gradients.assign({b.create<EmbeddingGradOp>(getLoc(), getIds(), dy[0], shapeOf(getTable())[0]), Value()});
 }
 uint64_t EmbeddingOp::getFlops() { return 0; }
-uint64_t EmbeddingOp::getBytesRead() { return totalBytes({getIds().getType(), getResult().getType()}); }
+uint64_t EmbeddingOp::getBytesRead() {
+  return totalBytes({getIds().getType()}) + std::min(totalBytes({getTable().getType()}), totalBytes({getResult().getType()}));
+}
 
 LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                 SmallVectorImpl<Type> &types) {

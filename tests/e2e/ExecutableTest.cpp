@@ -318,6 +318,22 @@ TEST_F(ExecutableTest, TheCompilerNeverWritesOverItsInput) {
   EXPECT_EQ(runIn(folder_, kTapeout, "--config /dev/zero compile @m.tape -o @x").code, 66);
 }
 
+TEST_F(ExecutableTest, BenchComparesAModelWithAndWithoutFusion) {
+  Outcome outcome = runIn(folder_, kTapeout, "bench %gpt.tape --batch 2 --steps 5 --threads 2 --json @b.json --plot @b.svg");
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("fusion off / fusion on: "), std::string::npos) << outcome.out;
+  EXPECT_NE(get("b.svg").find("<svg"), std::string::npos);
+  auto executables = nlohmann::json::parse(get("b.json")).at("executables");
+  const auto &off = executables.at(0), &on = executables.at(1);
+  for (const char *key : {"launches", "bytes_moved"})
+    EXPECT_GT(off.at(key), on.at(key)) << key;
+  EXPECT_EQ(off.at("matrix_products"), on.at("matrix_products"));
+  EXPECT_EQ(off.at("loss"), on.at("loss"));
+  EXPECT_EQ(runIn(folder_, kTapeout, "bench %gpt.tape --no-fusion").code, 2);
+  EXPECT_EQ(runIn(folder_, kTapeout, "bench %gpt --batch 3").code, 2);
+  EXPECT_EQ(runIn(folder_, kTapeout, "bench @missing.tape").code, 66);
+}
+
 TEST_F(ExecutableTest, ExitCodesTellWhatIsWrong) {
   std::ofstream(folder_ + "/short", std::ios::binary) << "abc";
   std::filesystem::create_directory(folder_ + "/state");

@@ -57,6 +57,37 @@ TEST(DotWriterTest, LayersAreNestedBoxesAndRepetitionsSayHowOften) {
   EXPECT_NE(dot.find(">fc</FONT>"), std::string::npos) << dot;
 }
 
+TEST(DotWriterTest, KernelsAreBoxesAroundTheirOps) {
+  Graph graph;
+  graph.title = "@step";
+  for (Phase phase : {Phase::Forward, Phase::Backward}) {
+    Node kernel = makeNode("fusion", "act", phase);
+    kernel.kind = NodeKind::Kernel;
+    kernel.kernel = "elementwise";
+    kernel.parts = {"tanh", "exp"};
+    kernel.partEdges = {{0, 1}};
+    kernel.bytesSaved = 6400;
+    kernel.count = 2;
+    graph.nodes.push_back(kernel);
+  }
+  graph.nodes.push_back(makeNode("dot_general", "fc"));
+  graph.nodes.push_back(makeNode("dot_general", "fc2"));
+  graph.edges = {{2, 0, "[4]", {}}, {0, 3, "[8]", {}}, {2, 1, "[9]", {}}};
+  std::string dot = writeDot(graph);
+  for (const char *part : {"subgraph cluster_n0 {", "<B>elementwise kernel, saves 3.2 kB</B>", "n0_0 [label=<tanh>", "n0_0 -> n0_1;",
+                           "n1_1 -> n1_0 [dir=back];", "n2 -> n0_0 [lhead=cluster_n0, label=<[4]>];",
+                           "n0_1 -> n3 [ltail=cluster_n0, label=<[8]>];", "n1_0 -> n2 [ltail=cluster_n1, dir=back, label=<[9]>];"})
+    EXPECT_NE(dot.find(part), std::string::npos) << part << "\n" << dot;
+  Result<std::string> svg = renderSvg(dot);
+  EXPECT_TRUE(svg.isOk()) << svg.status().message();
+
+  for (int i = 0; i < 150; ++i) // too many ops to draw each
+    graph.nodes.push_back(makeNode("add", "b"));
+  dot = writeDot(graph);
+  EXPECT_EQ(dot.find("cluster_n0"), std::string::npos);
+  EXPECT_NE(dot.find("<B>elementwise kernel, saves 3.2 kB</B></TD></TR><TR><TD>tanh · exp</TD>"), std::string::npos) << dot;
+}
+
 TEST(DotWriterTest, TheBackwardPassRunsUpwards) {
   Graph graph;
   graph.nodes = {makeNode("add", "a"), makeNode("add", "b"), makeNode("add", "b", Phase::Backward),

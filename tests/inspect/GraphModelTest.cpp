@@ -11,6 +11,7 @@ namespace tapeout::inspect {
 namespace {
 
 using Words = std::vector<std::string>;
+using PartEdges = std::vector<std::pair<size_t, size_t>>;
 
 class GraphModelTest : public testing::Test {
 protected:
@@ -85,6 +86,38 @@ TEST_F(GraphModelTest, FusionGroupsShowTheirOps) {
   EXPECT_EQ(group.parts, (Words{"tanh", "exp"}));
   EXPECT_EQ(group.returns, Words{"result 0"});
   EXPECT_FALSE(group.heavy);
+  EXPECT_EQ(group.kernel, "elementwise");
+  EXPECT_EQ(group.partEdges, PartEdges({{0, 1}}));
+  EXPECT_EQ(group.bytes, 32u);
+  EXPECT_EQ(group.bytesSaved, 32u); // tanh's result is neither written nor read
+}
+
+TEST_F(GraphModelTest, GroupsReadThroughViewsAndKnowTheirSchedule) {
+  Graph graph = build(R"(
+    func.func @forward(%x: tensor<3x8xf32> {tape.role = "input", tape.name = "x"}) -> (tensor<3xf32>, tensor<8xf32>) {
+      %0 = tape.fusion(%x) : (tensor<3x8xf32>) -> tensor<3xf32> {
+      ^bb0(%a: tensor<3x8xf32>):
+        %1 = tape.reduce "max" %a over [1] : tensor<3x8xf32>
+        %2 = tape.broadcast_in_dim %1 to [3, 8] dims [0] : tensor<3xf32>
+        %3 = tape.subtract %a, %2 : tensor<3x8xf32>, tensor<3x8xf32>
+        %4 = tape.reduce "sum" %3 over [1] : tensor<3x8xf32>
+        tape.yield %4 : tensor<3xf32>
+      } loc("rows")
+      %5 = tape.fusion(%x) : (tensor<3x8xf32>) -> tensor<8xf32> {
+      ^bb0(%a: tensor<3x8xf32>):
+        %6 = tape.reduce "sum" %a over [0] : tensor<3x8xf32>
+        tape.yield %6 : tensor<8xf32>
+      } loc("columns")
+      return %0, %5 : tensor<3xf32>, tensor<8xf32>
+    })");
+  const Node &rows = graph.nodes[1], &columns = graph.nodes[2];
+  EXPECT_EQ(rows.kernel, "row");
+  EXPECT_EQ(rows.parts, (Words{"reduce max", "subtract", "reduce sum"}));
+  EXPECT_EQ(rows.partEdges, PartEdges({{0, 1}, {1, 2}}));
+  EXPECT_EQ(rows.bytes, 96u + 12);
+  EXPECT_EQ(rows.bytesSaved, (96u + 12) + (96 + 12 + 96) + (96 + 12) - rows.bytes);
+  EXPECT_EQ(columns.kernel, "column");
+  EXPECT_EQ(columns.bytesSaved, 0u);
 }
 
 TEST_F(GraphModelTest, InstructionsAreConnectedByWhatWasLastWritten) {

@@ -22,13 +22,13 @@ namespace {
 
 /// Calls `check` with the module after each pass.
 void forEachPass(const std::string &model, const frontend::ModelOptions &options,
-                 const std::function<void(ModuleOp, const std::string &pass)> &check) {
+                 const std::function<void(ModuleOp, const std::string &pass)> &check, bool fusion = true) {
   auto context = makeContext();
   Result<frontend::Graph> graph = frontend::buildModel(model, options);
   ASSERT_TRUE(graph.isOk()) << graph.status().message();
   OwningOpRef<ModuleOp> module = frontend::importGraph(*context, *graph, {1, {}});
   ASSERT_TRUE(module);
-  for (PipelineStep &step : buildPipeline({})) {
+  for (PipelineStep &step : buildPipeline({.fusion = fusion})) {
     std::string name = step.name().str();
     PassManager manager(context.get(), ModuleOp::getOperationName());
     manager.addPass(std::move(step.pass));
@@ -99,6 +99,30 @@ TEST(PicturesTest, Gpt2StaysReadableAfterEveryPass) {
       EXPECT_TRUE(svg.isOk() || svg.status().code() == ExitCode::Unavailable) << pass << ": " << svg.status().message();
     }
   });
+}
+
+/// What the groups say that they save is what the whole step saves.
+TEST(PicturesTest, SavedBytesAreTheDifferenceToNoFusion) {
+  frontend::ModelOptions options{.layers = 2, .heads = 2, .width = 8, .context = 4, .vocabulary = 16, .dropout = 0.1};
+  auto measure = [&](bool fusion) {
+    uint64_t moved = 0, saved = 0;
+    forEachPass("gpt", options, [&](ModuleOp module, const std::string &pass) {
+      if (pass != "verify-plan")
+        return;
+      Result<Graph> graph = buildGraph(module);
+      ASSERT_TRUE(graph.isOk());
+      for (const Node &node : graph->nodes) {
+        moved += node.bytes;
+        saved += node.bytesSaved;
+      }
+    }, fusion);
+    return std::pair(moved, saved);
+  };
+  auto [fused, saved] = measure(true);
+  auto [alone, none] = measure(false);
+  EXPECT_EQ(none, 0u);
+  EXPECT_EQ(fused + saved, alone);
+  EXPECT_GT(saved, fused / 4);
 }
 
 TEST(PicturesTest, TheSameModuleGivesTheSameText) {

@@ -22,7 +22,7 @@ func.func @step(%w: tensor<8xf32> {tape.role = "parameter", tape.name = "w"})
 // The old value is still read after the update, so the new one waits in the arena and is copied at the end.
 // CHECK:       plan.launch @k0_negate(%[[W:.*]]) -> (%[[NEW:.*]])
 // CHECK:       plan.launch @k1_exp(%[[W]]) -> (%{{.*}})
-// CHECK:       plan.copy(%[[NEW]]) -> (%[[W]])
+// CHECK:       plan.copy(%[[NEW]]) -> (%[[W]]) {bytes = 64 : i64}
 func.func @step(%w: tensor<8xf32> {tape.role = "parameter", tape.name = "w"})
     -> (tensor<8xf32> {tape.name = "loss"}, tensor<8xf32> {tape.updates = 0 : i64}) {
   %0 = tape.negate %w : tensor<8xf32>
@@ -47,4 +47,17 @@ func.func @step(%w: tensor<8x8xf32> {tape.role = "parameter", tape.name = "w"}) 
 func.func @step(%q: tensor<2x5x3x4xf32> {tape.role = "input", tape.name = "q"}) -> (tensor<2x3x5x5xf32> {tape.name = "loss"}) {
   %0 = tape.dot_general %q, %q batch [0, 2] x [0, 2] contract [3] x [3] : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>
   return %0 : tensor<2x3x5x5xf32>
+}
+
+// -----
+
+// Bytes moved: a lookup reads the rows that it copies, not the whole table; a constant and a repeated number are read once.
+// CHECK: plan.launch @k0_embedding({{.*}}) -> ({{.*}}) {bytes = 144 : i64
+// CHECK: plan.launch @k1_broadcast_in_dim_multiply({{.*}}) -> ({{.*}}) {bytes = 132 : i64
+func.func @step(%table: tensor<1000x4xf32> {tape.role = "parameter", tape.name = "table"}, %ids: tensor<4xi32> {tape.role = "input", tape.name = "ids"},
+                %scale: tensor<f32> {tape.role = "parameter", tape.name = "scale"}) -> (tensor<4x4xf32> {tape.name = "loss"}) {
+  %0 = tape.embedding %table[%ids] : tensor<1000x4xf32>, tensor<4xi32>
+  %1 = tape.broadcast_in_dim %scale to [4, 4] dims [] : tensor<f32>
+  %2 = tape.multiply %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
 }

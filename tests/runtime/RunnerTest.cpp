@@ -51,7 +51,8 @@ protected:
     pointers.push_back(nullptr);
     pid_t child = fork();
     if (child == 0) {
-      if (!std::freopen(folder.file("out").c_str(), "w", stdout) ||
+      if ((std::filesystem::exists(folder.file("in")) && !std::freopen(folder.file("in").c_str(), "r", stdin)) ||
+          !std::freopen(folder.file("out").c_str(), "w", stdout) ||
           !std::freopen(folder.file("err").c_str(), "w", stderr))
         _exit(126);
       execv(program.c_str(), pointers.data());
@@ -183,6 +184,27 @@ TEST_F(Runner, KeepsASecondRunOutOfItsCheckpoints) {
   EXPECT_NE(refused.error.find("in use by another run"), std::string::npos) << refused.error;
   EXPECT_EQ(outcome.code, 75);
   EXPECT_TRUE(std::filesystem::exists(folder.file("c/latest")));
+}
+
+TEST_F(Runner, TrainsOnDemandForBench) {
+  for (const char *data : {"", "--data @x.npy --labels @y.npy"}) {
+    std::ofstream(folder.file("in")) << "3\n1\n";
+    Outcome outcome = run(std::string("--bench --threads 2 --steps 4 ") + data);
+    ASSERT_EQ(outcome.code, 0) << outcome.error;
+    std::istringstream lines(outcome.out);
+    std::string description, three, one, rest;
+    ASSERT_TRUE(std::getline(lines, description) && std::getline(lines, three) && std::getline(lines, one));
+    EXPECT_FALSE(std::getline(lines, rest)) << rest;
+    EXPECT_NE(description.find("\"launches\":"), std::string::npos) << description;
+    EXPECT_NE(description.find("\"arena_planned\":128"), std::string::npos) << description;
+    EXPECT_EQ(std::count(three.begin(), three.end(), ','), std::count(one.begin(), one.end(), ',') + 4) << three;
+    EXPECT_EQ(one.find("\"loss\":0.0,"), std::string::npos) << one;
+    EXPECT_EQ(one.find("\"arena_resident\":0,"), std::string::npos) << one;
+  }
+  for (const char *request : {"0\n", "-1\n", "two\n", "1 2\n", "1000001\n", "9"}) {
+    std::ofstream(folder.file("in")) << request;
+    expectError("--bench", 2, "number of steps");
+  }
 }
 
 TEST_F(Runner, Describes) {

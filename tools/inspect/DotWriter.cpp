@@ -81,11 +81,18 @@ std::vector<std::string> countEqual(const std::vector<std::string> &items) {
   return result;
 }
 
+/// With more ops than this, kernels are single nodes that list theirs.
+constexpr size_t kPartLimit = 150;
+
 class Writer {
 public:
   explicit Writer(const Graph &graph) : graph_(graph) {
-    for (const Node &node : graph.nodes)
+    size_t parts = 0;
+    for (const Node &node : graph.nodes) {
       totalFlops_ += node.flops;
+      parts += node.kind == NodeKind::Kernel ? node.parts.size() : 1;
+    }
+    opensKernels_ = parts <= kPartLimit;
   }
 
   std::string write() {
@@ -127,7 +134,7 @@ private:
     if (any([](const Node &node) { return node.givesGradient; }))
       key("▲", "gradient for the optimizer");
     if (any([](const Node &node) { return node.kind == NodeKind::Kernel; }))
-      key("", "thick border: one kernel");
+      key("", "thick border: one kernel; saves: bytes that its ops would move alone");
     return fmt::format(
         "<TABLE BORDER=\"0\" CELLSPACING=\"6\" CELLPADDING=\"3\"><TR><TD ALIGN=\"LEFT\"><B>{}</B></TD>{}</TR></TABLE>",
         escapeLabel(graph_.title), row);
@@ -234,10 +241,44 @@ private:
            nodeLabel(node, 0, false), kMuted);
       return;
     }
+    if (isOpen(node)) {
+      writeKernel(index, common, indent);
+      return;
+    }
     bool isHot = totalFlops_ > 0 && node.flops >= 0.02 * totalFlops_ && node.phase != Phase::Optimizer;
     line("{}n{} [label=<{}>, fillcolor=\"{}\", color=\"{}\", penwidth={}, tooltip=\"{}\"];", indent, index,
          nodeLabel(node, common, isHot), isHot ? colours.strong : colours.fill, colours.line,
          node.kind == NodeKind::Kernel ? 2 : 1, tooltip(node));
+  }
+
+  /// Whether a kernel is drawn as a box around its ops.
+  bool isOpen(const Node &node) const { return opensKernels_ && node.kind == NodeKind::Kernel && node.parts.size() > 1; }
+
+  void writeKernel(size_t index, size_t common, const std::string &indent) {
+    const Node &node = graph_.nodes[index];
+    const Colours &colours = coloursOf(node.phase);
+    line("{}subgraph cluster_n{} {{", indent, index);
+    line("{}  graph [style=\"rounded,filled\", penwidth=2, color=\"{}\", fillcolor=\"{}\", fontsize=11, margin=6, "
+         "labelloc=t, labeljust=l, tooltip=\"{}\", label=<{}>];",
+         indent, colours.line, colours.fill, tooltip(node), nodeLabel(node, common, false));
+    for (size_t part = 0; part < node.parts.size(); ++part)
+      line("{}  n{}_{} [label=<{}>, fillcolor=\"#ffffff\", color=\"{}90\", fontsize=10];", indent, index, part,
+           escapeLabel(node.parts[part]), colours.line);
+    bool upwards = node.phase == Phase::Backward;
+    for (auto [from, to] : node.partEdges)
+      line("{}  n{}_{} -> n{}_{}{};", indent, index, upwards ? to : from, index, upwards ? from : to,
+           upwards ? " [dir=back]" : "");
+    for (size_t part = 1; part < node.parts.size(); ++part) // without edges it would float to the top of the picture
+      if (std::none_of(node.partEdges.begin(), node.partEdges.end(),
+                       [&](const auto &edge) { return edge.first == part || edge.second == part; }))
+        line("{}  n{}_{} -> n{}_{} [style=invis];", indent, index, upwards ? part : 0, index, upwards ? 0 : part);
+    line("{}}}", indent);
+  }
+
+  /// What an edge is tied to: an open kernel's last op gives its results, its first op takes its operands.
+  std::string anchor(size_t index, bool asProducer) const {
+    const Node &node = graph_.nodes[index];
+    return isOpen(node) ? fmt::format("n{}_{}", index, asProducer ? node.parts.size() - 1 : 0) : fmt::format("n{}", index);
   }
 
   std::string nodeLabel(const Node &node, size_t common, bool isHot) const {
@@ -257,12 +298,17 @@ private:
       row(fmt::format("<I>{} {}</I>", node.parts.size(), node.title));
       for (const std::string &text : wrap(countEqual(node.parts), " · ", 5))
         small(text, kText);
+    } else if (node.kind == NodeKind::Kernel && node.parts.size() > 1) {
+      row(fmt::format("<B>{} kernel{}, saves {}</B>", node.kernel, times,
+                      amount(static_cast<double>(node.bytesSaved) / node.count, "B")));
+      if (!isOpen(node))
+        for (const std::string &text : wrap(countEqual(node.parts), " · ", 6))
+          row(escapeLabel(text));
+      if (node.title != "fusion" && times.empty())
+        small(node.title, kMuted);
     } else if (node.kind == NodeKind::Kernel) {
-      for (const std::string &text : wrap(countEqual(node.parts), " · ", 6))
-        row("<B>" + escapeLabel(text) + "</B>");
-      if (!times.empty())
-        row("<B>" + times + "</B>");
-      else if (node.title != "fusion")
+      row("<B>" + escapeLabel(node.parts.empty() ? node.title : node.parts[0]) + times + "</B>");
+      if (node.title != "fusion" && times.empty())
         small(node.title, kMuted);
     } else {
       row("<B>" + escapeLabel(node.title) + times + "</B>");
@@ -291,9 +337,10 @@ private:
   }
 
   void writeEdge(const Edge &edge) {
+    std::string from = anchor(edge.from, true), to = anchor(edge.to, false);
     if (edge.isSummary) {
-      line("  n{} -> n{} [style=dashed, constraint=false, penwidth=1.6, color=\"{}\", label=<{}>];", edge.from, edge.to,
-           coloursOf(Phase::Optimizer).line, escapeLabel(edge.type));
+      line("  {} -> {} [{}style=dashed, constraint=false, penwidth=1.6, color=\"{}\", label=<{}>];", from, to,
+           clip(edge.from, edge.to), coloursOf(Phase::Optimizer).line, escapeLabel(edge.type));
       return;
     }
     std::string label;
@@ -302,8 +349,14 @@ private:
     label += escapeLabel(edge.type);
     // The backward pass runs upwards: its edges are turned round for the layout.
     bool upwards = graph_.nodes[edge.to].phase == Phase::Backward;
-    line("  n{} -> n{} [{}{}label=<{}>];", upwards ? edge.to : edge.from, upwards ? edge.from : edge.to,
-         upwards ? "dir=back, " : "", edge.via.empty() ? "" : "style=\"bold\", ", label.empty() ? " " : label);
+    line("  {} -> {} [{}{}{}label=<{}>];", upwards ? to : from, upwards ? from : to,
+         upwards ? clip(edge.to, edge.from) : clip(edge.from, edge.to), upwards ? "dir=back, " : "", edge.via.empty() ? "" : "style=\"bold\", ", label.empty() ? " " : label);
+  }
+
+  /// Ends an edge at the boxes of open kernels.
+  std::string clip(size_t tail, size_t head) const {
+    return (isOpen(graph_.nodes[tail]) ? fmt::format("ltail=cluster_n{}, ", tail) : "") +
+           (isOpen(graph_.nodes[head]) ? fmt::format("lhead=cluster_n{}, ", head) : "");
   }
 
   /// Nodes without edges go beside the others of their layer, not to the top of the picture.
@@ -315,7 +368,7 @@ private:
       for (size_t j = 0; !connected[i] && j < graph_.nodes.size(); ++j)
         if (connected[j] && graph_.nodes[j].phase == graph_.nodes[i].phase &&
             graph_.nodes[j].layer == graph_.nodes[i].layer) {
-          line("  n{} -> n{} [style=invis];", i, j);
+          line("  {} -> {} [style=invis];", anchor(i, true), anchor(j, false));
           break;
         }
   }
@@ -323,6 +376,7 @@ private:
   const Graph &graph_;
   std::string text_;
   size_t clusters_ = 0;
+  bool opensKernels_ = false;
   uint64_t totalFlops_ = 0;
 };
 

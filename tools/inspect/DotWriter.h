@@ -8,7 +8,8 @@
 namespace tapeout::inspect {
 
 /// Columns for the forward pass (downwards), the backward pass (upwards, beside the layers it belongs to) and the
-/// optimizer; layers as nested boxes; colours by phase, with a legend. The same graph gives the same text.
+/// optimizer; layers as nested boxes; kernels as boxes around their ops, unless these are too many; colours by phase,
+/// with a legend. The same graph gives the same text.
 std::string writeDot(const Graph &graph);
 
 /// Text for an HTML-like label: markup escaped, control characters and broken UTF-8 replaced, cut to `limit`

@@ -5,6 +5,7 @@
 #include "ir/tape/Shape.h"
 #include "ir/tape/Tape.h"
 #include "runtime/base/Hyperparameters.h"
+#include "tools/inspect/KernelModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -38,46 +39,6 @@ Phase phaseOf(Operation *op) {
     if (name && name.getValue() == kPhaseNames[static_cast<size_t>(phase)])
       return phase;
   return Phase::Forward;
-}
-
-/// The name and, where the op has one, its keyword: "reduce sum", "compare ge".
-std::string titleOf(Operation *op) {
-  std::string title = op->getName().stripDialect().str();
-  for (NamedAttribute attribute : op->getAttrDictionary())
-    if (auto keyword = dyn_cast<StringAttr>(attribute.getValue()); keyword && attribute.getName() != tape::kPhaseAttr)
-      title += " " + keyword.str();
-  return title;
-}
-
-bool isConstant(Operation &op) { return op.hasTrait<OpTrait::ConstantLike>(); }
-
-bool isMovement(Operation &op) {
-  auto facts = dyn_cast<tape::FactsOpInterface>(op);
-  return facts && facts.getFusionKind() == tape::FusionKind::Injective;
-}
-
-/// The ops of a fusion group or a kernel that compute something; all that move elements if nothing does.
-template <typename Visitor> void forEachPart(Region &region, Visitor visit) {
-  auto ops = region.front().without_terminator();
-  bool computes = llvm::any_of(ops, [](Operation &op) { return !isConstant(op) && !isMovement(op); });
-  for (Operation &op : ops)
-    if (!isConstant(op) && !(computes && isMovement(op)))
-      visit(op);
-}
-
-/// Whether an op stays visible on its own: what is neither elementwise nor a reduction nor a movement.
-bool isHeavy(Operation &op) {
-  auto facts = dyn_cast<tape::FactsOpInterface>(op);
-  return !facts || facts.getFusionKind() == tape::FusionKind::Opaque ||
-         facts.getFusionKind() == tape::FusionKind::Barrier;
-}
-
-void describeKernel(Node &node, Region &region) {
-  node.kind = NodeKind::Kernel;
-  forEachPart(region, [&](Operation &op) {
-    node.parts.push_back(titleOf(&op));
-    node.heavy |= isHeavy(op);
-  });
 }
 
 class Builder {
@@ -150,7 +111,7 @@ private:
     node.bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
     if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
       node.heavy = false;
-      describeKernel(node, fusion.getBody());
+      describeKernel(node, fusion.getBody().front());
       fusion.getBody().walk([&](tape::CostModelOpInterface cost) { node.flops += cost.getFlops(); });
     } else if (auto hyperparameter = dyn_cast<tape::HyperparameterOp>(op)) {
       uint64_t field = hyperparameter.getField();
@@ -188,8 +149,14 @@ private:
       node.title = launch.getKernel().str();
       if (auto kernel = module_.lookupSymbol<plan::KernelOp>(launch.getKernel())) {
         node.heavy = false;
-        describeKernel(node, kernel.getBody());
+        describeKernel(node, kernel.getBody().front());
       }
+    } else if (auto matmul = dyn_cast<plan::MatmulOp>(op); matmul && matmul.getEpilogue()) {
+      uint64_t operandBytes = 0;
+      for (Value slot : matmul.getReads().take_front(2))
+        operandBytes += tape::totalBytes({slotOf(slot).getType()});
+      if (auto kernel = module_.lookupSymbol<plan::KernelOp>(*matmul.getEpilogue()))
+        describeEpilogue(node, kernel.getBody().front(), operandBytes);
     }
     if (!instruction.getWrites().empty())
       node.type = typeText(slotOf(instruction.getWrites().front()).getType());

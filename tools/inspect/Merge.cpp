@@ -68,6 +68,7 @@ void appendNew(std::vector<std::string> &list, const std::vector<std::string> &m
 void absorb(Node &into, const Node &node) {
   into.flops += node.flops;
   into.bytes += node.bytes;
+  into.bytesSaved += node.bytesSaved;
   into.isSaved |= node.isSaved;
   into.givesGradient |= node.givesGradient;
   appendNew(into.returns, node.returns);

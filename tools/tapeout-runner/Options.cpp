@@ -79,6 +79,7 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
 
   app.add_option("--trace", options.trace, "write when each kernel of the first steps ran, for chrome://tracing");
   app.add_flag("--describe", options.describe, "print what this executable holds");
+  app.add_flag("--bench", options.bench)->group(""); // the other end of `tapeout bench`: not for hands
   app.add_flag("--check-memory", options.checkMemory, "prove the memory plan and fill dead memory with NaN (slow)");
 }
 
@@ -146,7 +147,7 @@ Status takeHyperparameters(const CLI::App &app, const Parsed &parsed, Options &o
 
 Status checkCombination(const Options &options) {
   if (options.data.empty() && options.evalData.empty() && !options.generate && !options.describe &&
-      options.exportPath.empty())
+      !options.bench && options.exportPath.empty())
     return usage(
         "there is nothing to do; give --data to train, --eval-data to evaluate, --generate, --export or --describe "
         "(see --help)");

@@ -37,6 +37,7 @@ struct Options {
 
   std::string trace;
   bool describe = false;
+  bool bench = false; ///< see runtime/Bench.h
   bool checkMemory = false;
 };
 

@@ -1,5 +1,6 @@
 #include "tools/tapeout-runner/Run.h"
 
+#include "runtime/Bench.h"
 #include "runtime/Describe.h"
 #include "runtime/Executor.h"
 #include "runtime/Generate.h"
@@ -49,6 +50,7 @@ private:
   Status resume();
   Status takeSteps();
   Status train();
+  Status bench(const Result<MissCounter> &counter);
   Status evaluateOnly();
   Status generateText();
   Result<std::unique_ptr<DataLoader>> openData(bool evaluation);
@@ -67,6 +69,9 @@ private:
 
 Status Run::operator()() {
   TAPEOUT_RETURN_IF_ERROR(checkOutputs());
+  std::optional<Result<MissCounter>> counter; // before the threads that it is to count
+  if (options_.bench)
+    counter.emplace(MissCounter::open());
   Result<std::unique_ptr<Executor>> executor =
       Executor::create(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
                        {.threads = options_.threads, .isa = options_.isa, .checkMemory = options_.checkMemory});
@@ -74,6 +79,8 @@ Status Run::operator()() {
     return executor.status();
   executor_ = std::move(*executor);
   TAPEOUT_RETURN_IF_ERROR(initialize());
+  if (options_.bench)
+    return bench(*counter);
   if (!options_.data.empty())
     TAPEOUT_RETURN_IF_ERROR(train());
   else if (!options_.evalData.empty())
@@ -230,6 +237,17 @@ Status Run::train() {
              stepsDone_ > 0 ? fmt::format("; resumed after step {}", stepsDone_) : "");
   std::fflush(stdout);
   return Trainer(*executor_, **data, evalData.get(), **metrics, stop_, std::move(options)).run();
+}
+
+Status Run::bench(const Result<MissCounter> &counter) {
+  std::unique_ptr<DataLoader> data;
+  if (!options_.data.empty()) {
+    Result<std::unique_ptr<DataLoader>> opened = openData(/*evaluation=*/false);
+    if (!opened.isOk())
+      return opened.status();
+    data = std::move(*opened);
+  }
+  return serveBench(*executor_, data.get(), counter, stdin, stdout);
 }
 
 Status Run::evaluateOnly() {

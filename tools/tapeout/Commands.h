@@ -17,5 +17,6 @@ Action addModelCommand(CLI::App &app);
 Action addCompileCommand(CLI::App &app);
 Action addInspectCommand(CLI::App &app);
 Action addInterpretCommand(CLI::App &app);
+Action addBenchCommand(CLI::App &app);
 
 } // namespace tapeout::cli

@@ -40,7 +40,15 @@ void CompileArguments::addTo(CLI::App &command) {
   command.add_option("--seed", seed, "Seed of initialisation, data order and dropout")->group(group);
 }
 
-Result<frontend::Graph> CompileArguments::readGraph() const { return frontend::readModel(model); }
+Result<CompileInput> CompileArguments::load() const {
+  Result<frontend::Graph> graph = frontend::readModel(model);
+  if (!graph.isOk())
+    return graph.status();
+  Result<driver::CompileOptions> checked = options(*graph);
+  if (!checked.isOk())
+    return checked.status();
+  return CompileInput{std::move(*graph), std::move(*checked)};
+}
 
 Status CompileArguments::checkOutput(const std::string &output) const {
   std::error_code error;
@@ -130,6 +138,16 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   for (const std::string &pattern : noDecay)
     result.describe += fmt::format(" --no-decay '{}'", pattern);
   return result;
+}
+
+Result<std::string> findRunner() {
+  std::error_code error;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::filesystem::path runner = self.parent_path() / "tapeout-runner";
+  if (error || !std::filesystem::exists(runner, error))
+    return Status::error(ExitCode::MissingInput, fmt::format("cannot find {}, which every executable starts from; build it or put it "
+                                                             "beside the tapeout binary", runner.string()));
+  return runner.string();
 }
 
 } // namespace tapeout::cli

@@ -15,6 +15,12 @@ class App;
 
 namespace tapeout::cli {
 
+/// What a compile starts from.
+struct CompileInput {
+  frontend::Graph graph;
+  driver::CompileOptions options;
+};
+
 struct CompileArguments {
   std::string model; ///< model file
   std::string target = "cpu", optimizer = "adamw", loss, schedule;
@@ -26,12 +32,16 @@ struct CompileArguments {
   std::string saveIr;
 
   void addTo(CLI::App &command);
-  /// Reads the model file.
-  Result<frontend::Graph> readGraph() const;
+  /// Reads the model file, checks the values and says which are wrong.
+  Result<CompileInput> load() const;
   /// Whether `output` would overwrite the model file.
   Status checkOutput(const std::string &output) const;
-  /// Checks the values and says which are wrong.
+
+private:
   Result<driver::CompileOptions> options(const frontend::Graph &graph) const;
 };
+
+/// The runner that every executable starts from: it lies beside tapeout.
+Result<std::string> findRunner();
 
 } // namespace tapeout::cli

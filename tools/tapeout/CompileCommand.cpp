@@ -6,39 +6,24 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
 
 namespace tapeout::cli {
 
 namespace {
 
-/// tapeout-runner lies beside tapeout.
-Result<std::string> findRunner() {
-  std::error_code error;
-  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::filesystem::path runner = self.parent_path() / "tapeout-runner";
-  if (error || !std::filesystem::exists(runner, error))
-    return Status::error(ExitCode::MissingInput, fmt::format("cannot find {}, which every executable starts from; build it or put it "
-                                                             "beside the tapeout binary", runner.string()));
-  return runner.string();
-}
-
 Status compile(const CompileArguments &arguments, const std::string &output) {
   auto start = std::chrono::steady_clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   TAPEOUT_RETURN_IF_ERROR(arguments.checkOutput(output));
-  Result<frontend::Graph> graph = arguments.readGraph();
-  if (!graph.isOk())
-    return graph.status();
-  Result<driver::CompileOptions> options = arguments.options(*graph);
-  if (!options.isOk())
-    return options.status();
+  Result<CompileInput> input = arguments.load();
+  if (!input.isOk())
+    return input.status();
   Result<std::string> runner = findRunner();
   if (!runner.isOk())
     return runner.status();
 
-  driver::Compilation compilation(*graph, *options);
+  driver::Compilation compilation(input->graph, input->options);
   TAPEOUT_RETURN_IF_ERROR(compilation.import());
   TAPEOUT_RETURN_IF_ERROR(compilation.runPasses());
   double passSeconds = seconds();
@@ -47,7 +32,7 @@ Status compile(const CompileArguments &arguments, const std::string &output) {
     return compilation.module()->getAttrOfType<mlir::IntegerAttr>(name).getInt() / double(1 << 20);
   };
   fmt::print("{}: for {}, batch {}; passes {:.2f} s, kernels {:.2f} s; memory {:.1f} MiB parameters and state, {:.1f} MiB activations\n",
-             output, arguments.target, options->batch, passSeconds, seconds() - passSeconds, bytes("plan.persistent_bytes"),
+             output, arguments.target, input->options.batch, passSeconds, seconds() - passSeconds, bytes("plan.persistent_bytes"),
              bytes("plan.arena_bytes"));
   return Status::ok();
 }

@@ -55,19 +55,16 @@ Status inspectModel(const InspectArguments &arguments) {
   if (arguments.compile.model.empty())
     return Status::error(ExitCode::Usage, "give the model file to inspect, or --list-passes");
   TAPEOUT_RETURN_IF_ERROR(arguments.compile.checkOutput(arguments.output));
-  Result<frontend::Graph> graph = arguments.compile.readGraph();
-  if (!graph.isOk())
-    return graph.status();
-  Result<driver::CompileOptions> options = arguments.compile.options(*graph);
-  if (!options.isOk())
-    return options.status();
-  driver::Compilation compilation(*graph, *options);
+  Result<CompileInput> input = arguments.compile.load();
+  if (!input.isOk())
+    return input.status();
+  driver::Compilation compilation(input->graph, input->options);
   TAPEOUT_RETURN_IF_ERROR(compilation.import());
   TAPEOUT_RETURN_IF_ERROR(compilation.runPasses(arguments.after));
 
   std::string last = arguments.after.empty() ? buildPipeline({}).back().name().str() : arguments.after;
   Result<std::string> text = inspect::inspect(compilation.module(), chooseFormat(arguments), arguments.function,
-                                              fmt::format("{} after {}", graph->name, last));
+                                              fmt::format("{} after {}", input->graph.name, last));
   if (!text.isOk())
     return text.status();
   return writeOutput(*text, arguments.output);

@@ -26,17 +26,17 @@ ElementType elementTypeOf(mlir::Type type) {
   return type.isInteger(32) ? ElementType::I32 : type.isInteger(64) ? ElementType::I64 : ElementType::F32;
 }
 
-Result<std::unique_ptr<rt::DataLoader>> openData(const InterpretArguments &arguments, const frontend::Graph &graph,
-                                                 const driver::CompileOptions &options, driver::Interpretation &interpretation) {
+Result<std::unique_ptr<rt::DataLoader>> openData(const InterpretArguments &arguments, const CompileInput &input,
+                                                 driver::Interpretation &interpretation) {
   rt::DataSpec spec;
   spec.dataPath = arguments.data;
   spec.labelsPath = arguments.labels;
-  spec.task = static_cast<rt::DataTask>(graph.task);
-  spec.batch = options.batch;
-  spec.context = graph.context;
-  spec.vocabulary = graph.vocabulary;
-  spec.ignoreIndex = options.training.ignoreIndex;
-  spec.seed = static_cast<uint64_t>(driver::hyperparameterDefaults(options)[Hyperparameter::Seed]);
+  spec.task = static_cast<rt::DataTask>(input.graph.task);
+  spec.batch = input.options.batch;
+  spec.context = input.graph.context;
+  spec.vocabulary = input.graph.vocabulary;
+  spec.ignoreIndex = input.options.training.ignoreIndex;
+  spec.seed = static_cast<uint64_t>(driver::hyperparameterDefaults(input.options)[Hyperparameter::Seed]);
   spec.shuffle = !arguments.sequential;
   for (auto [name, type] : interpretation.inputTypes()) {
     ElementType element = elementTypeOf(type.getElementType());
@@ -65,20 +65,17 @@ driver::NamedTensors toTensors(const rt::Batch &batch, driver::Interpretation &i
 }
 
 Status interpret(const InterpretArguments &arguments) {
-  Result<frontend::Graph> graph = arguments.compile.readGraph();
-  if (!graph.isOk())
-    return graph.status();
-  Result<driver::CompileOptions> options = arguments.compile.options(*graph);
-  if (!options.isOk())
-    return options.status();
-  options->overrides.try_emplace(Hyperparameter::TotalSteps, static_cast<double>(arguments.steps));
+  Result<CompileInput> input = arguments.compile.load();
+  if (!input.isOk())
+    return input.status();
+  input->options.overrides.try_emplace(Hyperparameter::TotalSteps, static_cast<double>(arguments.steps));
   auto precision = arguments.precision == "fp64" ? codegen::reference::Precision::F64 : codegen::reference::Precision::F32;
-  auto interpretation = driver::Interpretation::create(*graph, *options, precision);
+  auto interpretation = driver::Interpretation::create(input->graph, input->options, precision);
   if (!interpretation.isOk())
     return interpretation.status();
   if (!arguments.init.empty())
     TAPEOUT_RETURN_IF_ERROR((*interpretation)->importParameters(arguments.init));
-  auto loader = openData(arguments, *graph, *options, **interpretation);
+  auto loader = openData(arguments, *input, **interpretation);
   if (!loader.isOk())
     return loader.status();
 

@@ -62,6 +62,7 @@ int main(int argc, char **argv) {
   actions.emplace_back("compile", cli::addCompileCommand(app));
   actions.emplace_back("inspect", cli::addInspectCommand(app));
   actions.emplace_back("interpret", cli::addInterpretCommand(app));
+  actions.emplace_back("bench", cli::addBenchCommand(app));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -1,11 +1,18 @@
 #include "runtime/device/cpu/ThreadPool.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <system_error>
 
 namespace tapeout::rt {
+
+int usableProcessors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
 
 // Long enough to bridge the gap between two launches of a step, short enough not to burn a core between steps.
 static constexpr auto spinTime = std::chrono::microseconds(50);

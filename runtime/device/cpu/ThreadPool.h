@@ -11,6 +11,9 @@
 
 namespace tapeout::rt {
 
+/// Processors that this process may run on.
+int usableProcessors();
+
 class ThreadPool {
 public:
   /// `threads` (at least 1) counts the calling thread: 1 starts no worker. If the system refuses a worker, the pool
