@@ -51,7 +51,7 @@ bool repeatsRows(Operation *view) {
       return false;
     expected *= shape[d];
   }
-  return true;
+  return uint64_t(expected) == tape::elementCount(view->getOperand(0).getType()); // not of a part of it
 }
 
 } // namespace

@@ -157,7 +157,7 @@ Evaluator lookupGradient(EmbeddingGradOp op) {
   };
 }
 
-// Both see the joined tensor as [outer, parts, block], where a part is one of the small tensors [outer, block].
+// The joined tensor as [outer, parts, block], where a part is one of the small tensors [outer, block].
 Evaluator split(SplitOp op) {
   int64_t outer = productOf(shapeOf(op.getOperand()).take_front(op.getDimension())), parts = op.getCount();
   return [=](Inputs inputs, Outputs outputs) {
@@ -170,12 +170,14 @@ Evaluator split(SplitOp op) {
 }
 
 Evaluator concatenate(ConcatenateOp op) {
-  int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension())), parts = op->getNumOperands();
+  int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension()));
   return [=](Inputs inputs, Outputs outputs) {
-    int64_t block = inputs[0]->size() / outer;
+    double *out = outputs[0]->data();
     for (int64_t o = 0; o < outer; ++o)
-      for (int64_t part = 0; part < parts; ++part)
-        std::copy_n(inputs[part]->data() + o * block, block, outputs[0]->data() + (o * parts + part) * block);
+      for (const Values *part : inputs) {
+        int64_t block = part->size() / outer;
+        out = std::copy_n(part->data() + o * block, block, out);
+      }
     return success();
   };
 }

@@ -94,11 +94,12 @@ void IotaOp::getPlacementRules(PlacementRules &rules) {
       rules.push_back({{}, {shard(d)}});
 }
 
-//===- reshape, transpose, broadcast_in_dim, hyperparameter ---------------------------------------------------------------===//
+//===- reshape, transpose, broadcast_in_dim, slice, hyperparameter --------------------------------------------------------===//
 
 uint64_t ReshapeOp::getFlops() { return 0; }
 uint64_t TransposeOp::getFlops() { return 0; }
 uint64_t BroadcastInDimOp::getFlops() { return 0; }
+uint64_t SliceOp::getFlops() { return 0; }
 uint64_t HyperparameterOp::getFlops() { return 0; }
 uint64_t SplitOp::getFlops() { return 0; }
 uint64_t ConcatenateOp::getFlops() { return 0; }
@@ -238,6 +239,59 @@ std::optional<StridedAccess> BroadcastInDimOp::getAccess() {
   return access;
 }
 
+LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> operand = shapeOf(adaptor.getOperand()), starts = adaptor.getStarts(), limits = adaptor.getLimits();
+  bool fits = starts.size() == operand.size() && limits.size() == operand.size();
+  SmallVector<int64_t> shape;
+  for (size_t i = 0; fits && i < operand.size(); ++i) {
+    fits = starts[i] >= 0 && starts[i] < limits[i] && limits[i] <= operand[i];
+    shape.push_back(limits[i] - starts[i]);
+  }
+  if (!fits)
+    return emitOptionalError(loc, "cannot slice ", adaptor.getOperand().getType(), " from [", starts, "] to [", limits, "]");
+  types.push_back(RankedTensorType::get(shape, elementOf(adaptor.getOperand())));
+  return success();
+}
+// Zeros around the gradient, dimension by dimension.
+void SliceOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  TapeBuilder t(b, getLoc());
+  Value gradient = dy[0];
+  for (int64_t d = rankOf(gradient); d-- > 0;) {
+    SmallVector<Value> parts;
+    auto addZeros = [&](int64_t extent) {
+      SmallVector<int64_t> shape(shapeOf(gradient));
+      shape[d] = extent;
+      if (extent > 0)
+        parts.push_back(t.broadcast(t.constantLike(gradient, 0), shape, {}));
+    };
+    addZeros(getStarts()[d]);
+    parts.push_back(gradient);
+    addZeros(shapeOf(getOperand())[d] - getLimits()[d]);
+    if (parts.size() > 1)
+      gradient = b.create<ConcatenateOp>(getLoc(), parts, d);
+  }
+  gradients.push_back(gradient);
+}
+std::optional<StridedAccess> SliceOp::getAccess() {
+  StridedAccess access{0, rowMajorStrides(shapeOf(getOperand()))};
+  for (auto [start, stride] : llvm::zip(getStarts(), access.strides))
+    access.offset += start * stride;
+  return access;
+}
+// By the dimensions that are kept whole.
+void SliceOp::getPlacementRules(PlacementRules &rules) {
+  ArrayRef<int64_t> operand = shapeOf(getOperand()), result = shapeOf(getResult());
+  for (int64_t d = 0; d < rankOf(getResult()); ++d)
+    if (operand[d] == result[d])
+      addUniformRule(*this, shard(d), rules);
+  addUniformRule(*this, kPartialSum, rules);
+  addUniformRule(*this, kPartialMax, rules);
+}
+OpFoldResult SliceOp::fold(FoldAdaptor) {
+  return getType() == getOperand().getType() ? OpFoldResult(getOperand()) : OpFoldResult();
+}
+
 LogicalResult HyperparameterOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
                                                  SmallVectorImpl<Type> &types) {
   int64_t field = adaptor.getField(), length = shapeOf(adaptor.getConfig()).front();
@@ -278,16 +332,32 @@ LogicalResult ConcatenateOp::inferReturnTypes(MLIRContext *, std::optional<Locat
                                               SmallVectorImpl<Type> &types) {
   ValueRange operands = adaptor.getOperands();
   int64_t dimension = adaptor.getDimension();
-  if (operands.empty() || !llvm::all_equal(operands.getTypes()) || dimension < 0 || dimension >= rankOf(operands.front()))
-    return emitOptionalError(loc, "concatenate needs operands of one type and a dimension of theirs");
+  if (operands.empty() || dimension < 0 || dimension >= rankOf(operands.front()))
+    return emitOptionalError(loc, "concatenate needs operands and a dimension of theirs");
   SmallVector<int64_t> shape(shapeOf(operands.front()));
-  shape[dimension] *= operands.size();
+  for (Value operand : operands.drop_front()) {
+    ArrayRef<int64_t> other = shapeOf(operand);
+    bool agrees = other.size() == shape.size() && elementOf(operand) == elementOf(operands.front());
+    for (int64_t d = 0; agrees && d < int64_t(shape.size()); ++d)
+      agrees = d == dimension || other[d] == shape[d];
+    if (!agrees)
+      return emitOptionalError(loc, "cannot concatenate ", operands.front().getType(), " and ", operand.getType(),
+                               " along dimension ", dimension);
+    shape[dimension] += other[dimension];
+  }
+  if (failed(checkShape(loc, shape)))
+    return failure();
   types.push_back(RankedTensorType::get(shape, elementOf(operands.front())));
   return success();
 }
 void ConcatenateOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
-  auto split = b.create<SplitOp>(getLoc(), dy[0], getDimension(), getOperands().size());
-  llvm::append_range(gradients, split.getResults());
+  SmallVector<int64_t> starts(rankOf(dy[0]), 0), limits(shapeOf(dy[0]));
+  int64_t dimension = getDimension();
+  for (Value operand : getOperands()) {
+    limits[dimension] = starts[dimension] + shapeOf(operand)[dimension];
+    gradients.push_back(b.create<SliceOp>(getLoc(), dy[0], starts, limits));
+    starts[dimension] = limits[dimension];
+  }
 }
 
 static void addAllButOne(Operation *op, int64_t rank, int64_t dimension, PlacementRules &rules) {

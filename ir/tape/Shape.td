@@ -41,6 +41,13 @@ def BroadcastInDimOp : Tape_Injective<"broadcast_in_dim", [Differentiable]> {
   let results = (outs Tape_Tensor:$result);
   let assemblyFormat = "$operand `to` $shape `dims` $broadcast_dimensions attr-dict `:` type($operand)";
 }
+def SliceOp : Tape_Injective<"slice", [Differentiable]> {
+  let summary = "The elements from starts[i] up to, not including, limits[i] of each dimension i";
+  let arguments = (ins Tape_Tensor:$operand, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits);
+  let results = (outs Tape_Tensor:$result);
+  let assemblyFormat = "$operand `from` $starts `to` $limits attr-dict `:` type($operand)";
+  let hasFolder = 1;
+}
 def HyperparameterOp : Tape_Injective<"hyperparameter"> {
   let summary = "One entry of the config slot (runtime/base/Hyperparameters.h) as a rank-0 f64";
   let arguments = (ins 1DTensorOf<[F64]>:$config, I64Attr:$field);
@@ -55,7 +62,7 @@ def SplitOp : Tape_Op<"split", "Follow", "Opaque", [Differentiable], cost = Cost
   let assemblyFormat = "$operand `dim` $dimension `into` $count attr-dict `:` type($operand)";
 }
 def ConcatenateOp : Tape_Op<"concatenate", "Follow", "Opaque", [Differentiable], cost = CostFlops> {
-  let summary = "Joins tensors of one shape along a dimension";
+  let summary = "Joins tensors along a dimension; the other extents are the same";
   let arguments = (ins Variadic<Tape_Tensor>:$operands, I64Attr:$dimension);
   let results = (outs Tape_Tensor:$result);
   let assemblyFormat = "$operands `dim` $dimension attr-dict `:` type($operands)";

@@ -50,6 +50,7 @@ Value TapeBuilder::transpose(Value a, Ints permutation) {
 Value TapeBuilder::broadcast(Value a, Ints shape, Ints dimensions) {
   return builder_.create<BroadcastInDimOp>(loc_, a, shape, dimensions);
 }
+Value TapeBuilder::slice(Value a, Ints starts, Ints limits) { return builder_.create<SliceOp>(loc_, a, starts, limits); }
 Value TapeBuilder::broadcastRows(Value a, Value like) {
   return broadcast(a, shapeOf(like), llvm::to_vector(llvm::seq<int64_t>(0, rankOf(a))));
 }

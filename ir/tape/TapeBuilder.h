@@ -36,6 +36,7 @@ public:
   Value reshape(Value a, Ints shape);
   Value transpose(Value a, Ints permutation);
   Value broadcast(Value a, Ints shape, Ints dimensions);
+  Value slice(Value a, Ints starts, Ints limits);
   /// Repeats a value with one dimension less than `like` along like's last dimension.
   Value broadcastRows(Value a, Value like);
   /// Repeats a rank-1 value along all but the last dimension of `like`.

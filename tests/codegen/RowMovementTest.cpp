@@ -25,6 +25,9 @@ plan.kernel @split_$ { ^bb0(%a: tensor<5x6x$xf32>):
 plan.kernel @concatenate_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x2x$xf32>):
   %r = tape.concatenate %b, %a, %b dim 1 : tensor<5x2x$xf32>, tensor<5x2x$xf32>, tensor<5x2x$xf32>
   tape.yield %r : tensor<5x6x$xf32> }
+plan.kernel @unequal_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x1x$xf32>):
+  %r = tape.concatenate %b, %a, %b dim 1 : tensor<5x1x$xf32>, tensor<5x2x$xf32>, tensor<5x1x$xf32>
+  tape.yield %r : tensor<5x4x$xf32> }
 )",
                        std::to_string(width));
   return text + R"(
@@ -99,6 +102,21 @@ TEST_F(RowMovementTest, PartsAreCutAndJoined) {
     for (int64_t i = 0; i < 30 * width; ++i) {
       int64_t row = i / (6 * width), part = i / (2 * width) % 3, rest = i % (2 * width), from = part == 1 ? 0 : 1;
       ASSERT_EQ(joined[i], parts[from].values<float>()[row * 2 * width + rest]) << width << " " << i;
+    }
+  }
+}
+
+TEST_F(RowMovementTest, PartsOfDifferentLengthsAreJoined) {
+  for (int64_t width : kWidths) {
+    auto a = randomFloats(10 * width, -1, 1), b = randomFloats(5 * width, 2, 3);
+    auto joined = kernels_
+                      ->run("unequal_" + std::to_string(width), {Tensor::of(a), Tensor::of(b)},
+                            {Tensor::empty<float>(20 * width)})[0]
+                      .values<float>();
+    for (int64_t i = 0; i < 20 * width; ++i) {
+      int64_t row = i / (4 * width), place = i / width % 4, rest = i % width;
+      bool inside = place == 1 || place == 2;
+      ASSERT_EQ(joined[i], inside ? a[(row * 2 + place - 1) * width + rest] : b[row * width + rest]) << width << " " << i;
     }
   }
 }

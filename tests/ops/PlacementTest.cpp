@@ -55,8 +55,9 @@ TestModule makeWhole(Operation *op, ArrayRef<Type> arguments, const PlacementRul
   return makeFunction(*op->getContext(), arguments, [&](TapeBuilder &t, ValueRange values) {
     Operation *whole = t.builder().clone(*op);
     whole->setOperands(values);
-    if (whole->getAttr("shape"))
-      whole->setAttr("shape", t.builder().getDenseI64ArrayAttr(wholeShape(shapeOf(op->getResult(0)), rule.results[0])));
+    for (StringRef name : {"shape", "limits"})
+      if (auto extents = op->getAttrOfType<DenseI64ArrayAttr>(name))
+        whole->setAttr(name, t.builder().getDenseI64ArrayAttr(wholeShape(extents, rule.results[0])));
     SmallVector<Type> types;
     EXPECT_TRUE(succeeded(cast<InferTypeOpInterface>(whole).inferReturnTypes(
         op->getContext(), op->getLoc(), values, whole->getDiscardableAttrDictionary(), whole->getPropertiesStorage(), {},

@@ -102,6 +102,20 @@ std::vector<Sample> shapeSamples() {
                      [](const Arrays &x) {
                        return permuted(x[0], 2, 3, 5, [](size_t i, size_t, size_t k) { return i * 5 + k; });
                      }});
+  auto slice = [](std::vector<int64_t> starts, std::vector<int64_t> limits) {
+    return [=](TapeBuilder &t, ValueRange x) { return t.slice(x[0], starts, limits); };
+  };
+  samples.push_back({"slice_middle", {floats({2, 5, 3})}, slice({0, 1, 0}, {2, 4, 3}), [](const Arrays &x) {
+                       return permuted(x[0], 2, 3, 3, [](size_t i, size_t j, size_t k) { return i * 15 + (j + 1) * 3 + k; });
+                     }});
+  samples.push_back({"slice_every_dimension", {floats({3, 4, 5})}, slice({1, 2, 0}, {3, 4, 3}), [](const Arrays &x) {
+                       return permuted(x[0], 2, 2, 3, [](size_t i, size_t j, size_t k) { return (i + 1) * 20 + (j + 2) * 5 + k; });
+                     }});
+  samples.push_back({"slice_first", {floats({4, 3})}, slice({0, 0}, {2, 3}), [](const Arrays &x) {
+                       return permuted(x[0], 1, 2, 3, [](size_t, size_t j, size_t k) { return j * 3 + k; });
+                     }});
+  samples.push_back({"slice_integers", {integers({7}, 0, 99)}, slice({5}, {6}),
+                     [](const Arrays &x) { return Arrays{{x[0][5]}}; }, {}});
   samples.push_back({"hyperparameter", {{"f64", {int64_t(kConfigSlotLength)}, 0, 1}},
                      [](TapeBuilder &t, ValueRange x) -> Value {
                        return t.builder().create<HyperparameterOp>(t.loc(), x[0], uint64_t(Hyperparameter::Beta2));
@@ -141,6 +155,15 @@ std::vector<Sample> shapeSamples() {
            result[0].insert(result[0].end(), part.begin(), part.end());
          return result;
        }});
+  samples.push_back({"concatenate_of_different_lengths", {floats({2, 1}), floats({2, 3}), floats({2, 2})}, concatenate(1),
+                     [](const Arrays &x) {
+                       Arrays result(1);
+                       for (size_t row = 0; row < 2; ++row)
+                         for (size_t part = 0; part < 3; ++part)
+                           for (size_t i = 0, length = x[part].size() / 2; i < length; ++i)
+                             result[0].push_back(x[part][row * length + i]);
+                       return result;
+                     }});
   return samples;
 }
 
