@@ -35,6 +35,7 @@ Result<std::unique_ptr<rt::DataLoader>> openData(const InterpretArguments &argum
   spec.batch = options.batch;
   spec.context = graph.context;
   spec.vocabulary = graph.vocabulary;
+  spec.maskToken = graph.maskToken;
   spec.ignoreIndex = options.training.ignoreIndex;
   spec.seed = static_cast<uint64_t>(driver::hyperparameterDefaults(options)[Hyperparameter::Seed]);
   spec.shuffle = !arguments.sequential;
