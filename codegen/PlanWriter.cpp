@@ -236,6 +236,7 @@ FailureOr<std::string> writePlan(ModuleOp module, const std::vector<KernelRecord
   plan.model->context = info.context;
   plan.model->vocabulary = info.vocabulary;
   plan.model->ignore_index = info.ignoreIndex;
+  plan.model->mask_token = info.maskToken;
   plan.arena_bytes = module->getAttrOfType<IntegerAttr>("plan.arena_bytes").getInt();
   plan.persistent_bytes = module->getAttrOfType<IntegerAttr>("plan.persistent_bytes").getInt();
   for (const auto &[name, value] : info.defaults) {

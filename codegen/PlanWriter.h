@@ -21,7 +21,7 @@ struct KernelRecord {
 struct PlanInfo {
   std::string modelName;
   uint8_t task = 0; ///< Task of runtime/plan.fbs
-  int64_t batch = 1, context = 0, vocabulary = 0, ignoreIndex = -100;
+  int64_t batch = 1, context = 0, vocabulary = 0, ignoreIndex = -100, maskToken = -1;
   std::string target;
   std::string options;   ///< the compile options, as text
   std::string optimizer; ///< adamw, ...

@@ -61,7 +61,9 @@ struct Node {
   bool operator==(const Node &) const = default;
 };
 
-enum class Task { LanguageModel, Classification, Regression };
+enum class Task { LanguageModel, Classification, Regression, MaskedLanguageModel };
+/// Whether samples are windows of a token stream.
+constexpr bool readsTokens(Task task) { return task == Task::LanguageModel || task == Task::MaskedLanguageModel; }
 
 struct Graph {
   std::string name;
@@ -70,8 +72,9 @@ struct Graph {
   std::vector<Parameter> parameters;
   std::vector<Node> nodes;
   uint32_t output = 0;        ///< value id of the logits, or of the prediction
-  int64_t context = 0;        ///< language model: tokens per sample
-  int64_t vocabulary = 0;     ///< language model: token ids are below it; classification: number of classes
+  int64_t context = 0;        ///< language models: tokens per sample
+  int64_t vocabulary = 0;     ///< language models: token ids are below it; classification: number of classes
+  int64_t maskToken = -1;     ///< masked language model: id of the token that hides others; else -1
   int64_t ignoreIndex = -100; ///< a label that does not count in the loss
   std::string weightsFile;    ///< safetensors file of External initializers, beside the model file; empty: none
   bool operator==(const Graph &) const = default;

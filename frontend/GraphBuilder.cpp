@@ -181,6 +181,15 @@ std::vector<Value> GraphBuilder::split(Value x, int64_t dimension, int64_t count
               std::vector<TensorType>(static_cast<size_t>(count), part));
 }
 
+Value GraphBuilder::concatenate(const std::vector<Value> &parts, int64_t dimension) {
+  TensorType result = type(parts.at(0));
+  int64_t &extent = result.shape.at(static_cast<size_t>(dimension));
+  assert(extent != kBatch);
+  for (size_t i = 1; i < parts.size(); ++i)
+    extent += shape(parts[i]).at(static_cast<size_t>(dimension));
+  return node("concatenate", parts, {{"dimension", dimension}}, std::move(result));
+}
+
 Value GraphBuilder::slice(Value x, Shape starts, Shape limits) {
   TensorType result = type(x);
   assert(starts.size() == result.shape.size() && limits.size() == result.shape.size());
@@ -219,6 +228,11 @@ Value GraphBuilder::layerNorm(Value x, Value gamma, Value beta, double epsilon) 
   return node("layer_norm", {x, gamma, beta}, {{"epsilon", epsilon}}, type(x));
 }
 
+Value GraphBuilder::rmsNorm(Value x, Value gamma, double epsilon) {
+  assert(shape(gamma) == Shape{extent(x, -1)});
+  return node("rms_norm", {x, gamma}, {{"epsilon", epsilon}}, type(x));
+}
+
 Value GraphBuilder::embedding(Value table, Value ids) {
   assert(shape(table).size() == 2 && !isFloat(type(ids).element));
   TensorType result = {type(table).element, shape(ids)};
@@ -227,9 +241,23 @@ Value GraphBuilder::embedding(Value table, Value ids) {
 }
 
 Value GraphBuilder::attention(Value q, Value k, Value v, const AttentionOptions &options) {
-  assert(shape(q).size() == 4 && type(k) == type(q) && type(v) == type(q));
+  assert(shape(q).size() == 4 && shape(k).size() == 4 && type(v) == type(k) && extent(q, 2) % extent(k, 2) == 0);
   return node("attention", {q, k, v},
               {{"causal", options.causal}, {"scale", options.scale}, {"dropout", options.dropout}}, type(q));
+}
+
+GraphBuilder::RopeTable GraphBuilder::ropeTable(int64_t tokens, int64_t headSize, double base) {
+  assert(headSize % 2 == 0);
+  const Shape shape = {tokens, headSize / 2};
+  const Value positions = node("iota", {}, {{"shape", shape}, {"dimension", int64_t{0}}}, {ElementType::I32, shape});
+  const TensorType table = {ElementType::F32, shape};
+  const auto tables = node("rope_table", {positions}, {{"base", base}}, std::vector{table, table});
+  return {tables[0], tables[1]};
+}
+
+Value GraphBuilder::rope(Value x, const RopeTable &table) {
+  assert(shape(x).size() == 4 && shape(table.cos) == (Shape{extent(x, 1), extent(x, 3) / 2}));
+  return node("rope", {x, table.cos, table.sin}, {}, type(x));
 }
 
 Value GraphBuilder::linear(std::string_view name, Value x, int64_t outputs, Initializer weight,
@@ -249,6 +277,11 @@ Value GraphBuilder::layerNorm(std::string_view name, Value x, double epsilon) {
   const Value gamma = parameter("weight", {extent(x, -1)}, ones());
   const Value beta = parameter("bias", {extent(x, -1)}, zeros());
   return layerNorm(x, gamma, beta, epsilon);
+}
+
+Value GraphBuilder::rmsNorm(std::string_view name, Value x, double epsilon) {
+  const Scope layer = scope(name);
+  return rmsNorm(x, parameter("weight", {extent(x, -1)}, ones()), epsilon);
 }
 
 } // namespace tapeout::frontend

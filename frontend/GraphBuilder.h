@@ -72,6 +72,7 @@ public:
   Value tanh(Value x) { return unary("tanh", x); }
   Value logistic(Value x) { return unary("logistic", x); }
   Value relu(Value x) { return unary("relu", x); }
+  Value silu(Value x) { return unary("silu", x); }
   Value gelu(Value x, bool tanhApproximate);
 
   // Shape.
@@ -81,6 +82,8 @@ public:
   Value broadcast(Value x, Shape shape, Shape dimensions);
   /// `count` equal parts along `dimension`.
   std::vector<Value> split(Value x, int64_t dimension, int64_t count);
+  /// One after the other along `dimension`, which is not the batch.
+  Value concatenate(const std::vector<Value> &parts, int64_t dimension);
   /// [starts, limits) of every dimension; the batch is kept whole with start 0 and limit kBatch.
   Value slice(Value x, Shape starts, Shape limits);
 
@@ -88,6 +91,8 @@ public:
   Value matmul(Value x, Value w, int64_t rhsContract);
   /// Normalises the last dimension; gamma and beta have its extent.
   Value layerNorm(Value x, Value gamma, Value beta, double epsilon);
+  /// x / sqrt(mean(x^2) + epsilon) * gamma along the last dimension.
+  Value rmsNorm(Value x, Value gamma, double epsilon);
   /// Rows of `table` [rows, width] at `ids`, with width as the last dimension.
   Value embedding(Value table, Value ids);
   /// Zeros each element with probability `rate` while training and scales the others by 1 / (1 - rate). `x` for rate 0.
@@ -97,14 +102,25 @@ public:
     double scale = 1;   ///< of the scores, before softmax
     double dropout = 0; ///< of the probabilities
   };
-  /// Multi-head attention; q, k, v and the result are [batch, tokens, heads, head size].
+  /// Multi-head attention; q, k, v and the result are [batch, tokens, heads, head size]. k and v may have fewer heads, a
+  /// divisor of q's: each then serves a group of neighbours.
   Value attention(Value q, Value k, Value v, const AttentionOptions &options);
+
+  /// Cosines and sines, [tokens, head size / 2] each, for rope().
+  struct RopeTable {
+    Value cos, sin;
+  };
+  RopeTable ropeTable(int64_t tokens, int64_t headSize, double base);
+  /// Rotary positions for x [batch, tokens, heads, head size]: element i is paired with i + head size / 2.
+  Value rope(Value x, const RopeTable &table);
 
   // Layers: an op with its own parameters, named `name`.weight and `name`.bias.
   /// x W^T + b along the last dimension; the weight is [outputs, inputs] as in PyTorch.
   Value linear(std::string_view name, Value x, int64_t outputs, Initializer weight, std::optional<Initializer> bias);
   /// layerNorm() whose gamma starts at one and beta at zero.
   Value layerNorm(std::string_view name, Value x, double epsilon);
+  /// rmsNorm() whose gamma starts at one.
+  Value rmsNorm(std::string_view name, Value x, double epsilon);
 
   /// Any op: for what has no method here.
   std::vector<Value> node(std::string op, const std::vector<Value> &operands, Attributes attributes,

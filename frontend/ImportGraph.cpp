@@ -158,7 +158,7 @@ private:
     if (auto text = std::get_if<std::string>(&value))
       return builder_.getStringAttr(*text);
     SmallVector<int64_t> integers(llvm::ArrayRef<int64_t>(std::get<std::vector<int64_t>>(value)));
-    if (name == "shape") // the only lists that hold extents
+    if (name == "shape" || name == "limits") // the only lists that hold extents
       llvm::transform(integers, integers.begin(), [&](int64_t extent) { return resolve(extent); });
     return builder_.getDenseI64ArrayAttr(integers);
   }
@@ -208,7 +208,7 @@ private:
   /// Ids are not checked while training, so the table must have a row for every one that the data may hold.
   LogicalResult checkTable(const Node &node, Value table) {
     ArrayRef<int64_t> shape = tape::shapeOf(table);
-    if (graph_.task != Task::LanguageModel || shape.empty() || shape.front() >= graph_.vocabulary)
+    if (!readsTokens(graph_.task) || shape.empty() || shape.front() >= graph_.vocabulary)
       return success();
     return emitError(named(node.name)) << "layer '" << node.name << "': the table " << table.getType()
                                        << " has fewer rows than the model's vocabulary of " << graph_.vocabulary

@@ -34,7 +34,7 @@ public:
     const auto weightsFile = graph.weightsFile.empty() ? 0 : text(graph.weightsFile);
     builder_.Finish(file::CreateModel(builder_, kModelFormatVersion, name, convert<file::Task>(graph.task), inputs,
                                       parameters, nodes, graph.output, graph.context, graph.vocabulary,
-                                      graph.ignoreIndex, weightsFile),
+                                      graph.ignoreIndex, weightsFile, graph.maskToken),
                     file::ModelIdentifier());
     return {builder_.GetBufferPointer(), builder_.GetSize()};
   }
@@ -129,6 +129,7 @@ public:
     graph.context = model.context();
     graph.vocabulary = model.vocabulary();
     graph.ignoreIndex = model.ignore_index();
+    graph.maskToken = model.mask_token();
     graph.weightsFile = text(model.weights_file());
     if (!problem_.empty())
       return Status::error(ExitCode::BadData, problem_);
@@ -215,7 +216,7 @@ private:
 static_assert(std::endian::native == std::endian::little, "lists are copied as they are in the file");
 static_assert(static_cast<int>(file::ElementType::MAX) == static_cast<int>(ElementType::I64));
 static_assert(static_cast<int>(file::InitializerKind::MAX) == static_cast<int>(Initializer::Kind::External));
-static_assert(static_cast<int>(file::Task::MAX) == static_cast<int>(Task::Regression));
+static_assert(static_cast<int>(file::Task::MAX) == static_cast<int>(Task::MaskedLanguageModel));
 static_assert(static_cast<size_t>(file::AttributeKind::MAX) + 1 == std::variant_size_v<Attribute>);
 
 Status badModel(const std::string &path, std::string_view problem, std::string_view remedy = kRemedy) {

@@ -204,7 +204,7 @@ private:
   }
 
   Status verifyTask() {
-    const bool isLanguageModel = graph_.task == Task::LanguageModel;
+    const bool isLanguageModel = readsTokens(graph_.task);
     const bool hasClasses = graph_.task != Task::Regression;
     constexpr int64_t kMost = INT32_MAX; // token ids and labels are i32
     if (isLanguageModel && (graph_.context < 1 || graph_.context > kMost))
@@ -213,6 +213,10 @@ private:
       return bad("only a language model has a context, but it is {}", graph_.context);
     if (hasClasses && (graph_.vocabulary < 1 || graph_.vocabulary > kMost))
       return bad("the vocabulary (or number of classes) must be from 1 to {}, but it is {}", kMost, graph_.vocabulary);
+    if (graph_.task == Task::MaskedLanguageModel && (graph_.maskToken < 0 || graph_.maskToken >= graph_.vocabulary))
+      return bad("the mask token {} is not in the vocabulary of {}", graph_.maskToken, graph_.vocabulary);
+    if (graph_.task != Task::MaskedLanguageModel && graph_.maskToken != -1)
+      return bad("only a masked language model has a mask token, but it is {}", graph_.maskToken);
     if (!hasClasses && graph_.vocabulary != 0)
       return bad("a regression has no classes, but their number is {}", graph_.vocabulary);
     return Status::ok();

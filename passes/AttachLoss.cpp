@@ -21,8 +21,8 @@ struct LossTerms {
   Value sum, count; // rank 0, the prediction's element type
 };
 
-LossTerms buildCrossEntropy(tape::TapeBuilder &t, Value logits, Value labels, int64_t ignoreIndex) {
-  Value losses = t.builder().create<tape::CrossEntropyOp>(t.loc(), logits, labels, ignoreIndex).getLosses();
+LossTerms buildCrossEntropy(tape::TapeBuilder &t, Value logits, Value labels, int64_t ignoreIndex, double smoothing) {
+  Value losses = t.builder().create<tape::CrossEntropyOp>(t.loc(), logits, labels, ignoreIndex, APFloat(smoothing)).getLosses();
   Value counted = t.compare("ne", labels, t.constantLike(labels, static_cast<double>(ignoreIndex)));
   return {t.reduceAll("sum", losses), t.reduceAll("sum", t.convert(counted, tape::elementOf(logits)))};
 }
@@ -61,7 +61,7 @@ void giveRandomKeys(func::FuncOp step, Value config, Value counter) {
 struct AttachLoss : impl::AttachLossBase<AttachLoss> {
   using AttachLossBase::AttachLossBase;
 
-  LossTerms attach(func::FuncOp func, OpBuilder &builder) {
+  LossTerms attach(func::FuncOp func, OpBuilder &builder, double smoothing) {
     Operation *terminator = func.getBody().front().getTerminator();
     Value prediction = terminator->getOperand(0);
     bool classes = loss == "cross_entropy";
@@ -71,13 +71,14 @@ struct AttachLoss : impl::AttachLossBase<AttachLoss> {
     Value labels = addArgument(func, labelType, tape::kRoleInput, "labels");
     builder.setInsertionPoint(terminator);
     tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("loss")));
-    return classes ? buildCrossEntropy(t, prediction, labels, ignoreIndex) : buildMeanSquaredError(t, prediction, labels);
+    return classes ? buildCrossEntropy(t, prediction, labels, ignoreIndex, smoothing)
+                   : buildMeanSquaredError(t, prediction, labels);
   }
 
   void buildStep(func::FuncOp step) {
     OpBuilder builder(step.getContext());
     PhaseScope phase(builder, "loss");
-    LossTerms terms = attach(step, builder);
+    LossTerms terms = attach(step, builder, labelSmoothing);
     Value config = addArgument(step, RankedTensorType::get({kConfigSlotLength}, builder.getF64Type()), tape::kRoleConfig, "config");
     Value counter = addArgument(step, RankedTensorType::get({}, builder.getI64Type()), tape::kRoleCounter, "step");
     tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("loss")));
@@ -88,7 +89,7 @@ struct AttachLoss : impl::AttachLossBase<AttachLoss> {
 
   void buildEvaluate(func::FuncOp evaluate) {
     OpBuilder builder(evaluate.getContext());
-    LossTerms terms = attach(evaluate, builder);
+    LossTerms terms = attach(evaluate, builder, /*smoothing=*/0);
     setResults(evaluate, {namedResult(terms.sum, "loss_sum"), namedResult(terms.count, "count")});
     evaluate.walk([](tape::StochasticOpInterface op) { op.dropRandomness(); });
   }

@@ -30,12 +30,14 @@ def AttachLoss : Pass<"tape-attach-loss", "::mlir::ModuleOp"> {
   let summary = "Makes @step and @evaluate out of @forward";
   let description = [{
     @step(parameters, inputs, labels, config, counter) returns the loss (sum over counted positions / their number) and
-    gives every random op its key. @evaluate(parameters, inputs, labels) draws nothing and returns sum and count.
+    gives every random op its key. @evaluate(parameters, inputs, labels) draws nothing, smooths no labels and returns
+    sum and count.
     Numerics: defines them.
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"cross_entropy\"", "cross_entropy or mean_squared_error">,
     Option<"ignoreIndex", "ignore-index", "int64_t", "-100", "label of positions that do not count">,
+    Option<"labelSmoothing", "label-smoothing", "double", "0.0", "share of the target that all classes divide among them">,
   ];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }

@@ -41,6 +41,7 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   AttachLossOptions loss;
   loss.loss = options.loss;
   loss.ignoreIndex = options.ignoreIndex;
+  loss.labelSmoothing = options.labelSmoothing;
   pipeline.add(createAttachLoss(loss));
   pipeline.add(createBuildBackward());
   pipeline.add(createClipGradients());

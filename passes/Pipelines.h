@@ -14,6 +14,7 @@ namespace tapeout {
 struct TrainingOptions {
   std::string loss = "cross_entropy"; ///< or mean_squared_error
   int64_t ignoreIndex = -100;
+  double labelSmoothing = 0; ///< of cross_entropy, while training; in [0, 1)
   std::string optimizer = "adamw";  ///< adamw, adam, sgd, momentum, nesterov
   bool fusion = true; ///< false: one kernel per op
   std::vector<std::string> noDecay; ///< name patterns of parameters without weight decay

@@ -23,7 +23,8 @@ std::string bytesText(uint64_t bytes) {
 }
 
 const char *taskName(plan::Task task) {
-  constexpr std::array<const char *, 3> names = {"language model", "classification", "regression"};
+  constexpr std::array<const char *, 4> names = {"language model", "classification", "regression",
+                                                 "masked language model"};
   return names[static_cast<size_t>(task)];
 }
 
@@ -62,7 +63,9 @@ void addModel(Table &table, const Plan &plan) {
   if (model.context() > 0)
     table.row("context", "{} tokens", model.context());
   if (model.vocabulary() > 0)
-    table.row(model.task() == plan::Task::LanguageModel ? "vocabulary" : "classes", "{}", model.vocabulary());
+    table.row(readsTokens(model.task()) ? "vocabulary" : "classes", "{}", model.vocabulary());
+  if (model.task() == plan::Task::MaskedLanguageModel)
+    table.row("mask token", "{}", model.mask_token());
   table.row("parameters", "{} trained, {} frozen", trained, frozen);
   table.row("compiled by", "{} for {}", printable(plan.root().compiler()), printable(plan.root().target()));
   table.row("options", "{}", printable(plan.root().options()));

@@ -70,6 +70,10 @@ std::vector<int64_t> shapeOf(const plan::Slot &slot);
 constexpr bool isSaved(plan::SlotKind kind) {
   return kind == plan::SlotKind::Parameter || kind == plan::SlotKind::OptimizerState || kind == plan::SlotKind::Counter;
 }
+/// Whether the samples of a model are windows of a token stream.
+constexpr bool readsTokens(plan::Task task) {
+  return task == plan::Task::LanguageModel || task == plan::Task::MaskedLanguageModel;
+}
 /// A name from a file, safe to print: control characters replaced, at most 120 characters.
 std::string printable(const flatbuffers::String *text);
 

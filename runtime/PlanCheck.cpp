@@ -137,13 +137,16 @@ Status Checker::checkModel() const {
   const plan::Model &model = *plan_.model();
   if (model.task() > plan::Task::MAX)
     return bad("the model's task {} is unknown", static_cast<unsigned>(model.task()));
-  bool languageModel = model.task() == plan::Task::LanguageModel;
+  bool languageModel = readsTokens(model.task());
   if (model.batch() < 1 || model.batch() > kMaxExtent)
     return bad("the model's batch of {} samples is out of range", model.batch());
   if (model.context() < (languageModel ? 1 : 0) || model.context() > kMaxExtent)
     return bad("the model's context of {} tokens is out of range", model.context());
   if (model.vocabulary() < (languageModel ? 1 : 0) || model.vocabulary() > kMaxExtent)
     return bad("the model's vocabulary of {} is out of range", model.vocabulary());
+  bool masked = model.task() == plan::Task::MaskedLanguageModel;
+  if (masked && (model.mask_token() < 0 || model.mask_token() >= model.vocabulary()))
+    return bad("the model's mask token {} is not in its vocabulary of {}", model.mask_token(), model.vocabulary());
   if (!boundedProduct(model.batch(), std::max<int64_t>(1, model.context())))
     return bad("the model's batch of {} samples of {} tokens is out of range", model.batch(), model.context());
   return Status::ok();

@@ -42,6 +42,7 @@ DataSpec dataSpecOf(const Plan &plan, const plan::Program &program) {
   spec.context = model.context();
   spec.vocabulary = model.vocabulary();
   spec.ignoreIndex = model.ignore_index();
+  spec.maskToken = model.mask_token();
   for (const plan::NamedSlot *input : orEmpty(program.inputs())) {
     const plan::Slot &slot = plan.slot(input->slot());
     spec.inputs.push_back({input->name()->str(), elementType(slot), shapeBytes(slot)});
@@ -130,7 +131,7 @@ Status Trainer::trainStep(StepMetrics &metrics) {
   metrics.gradNorm = readOutput(executor_, *step_, "grad_norm").value_or(0);
   metrics.lr = readOutput(executor_, *step_, "lr").value_or(0);
   metrics.throughput = unitsPerStep(executor_.plan().model()) / seconds;
-  metrics.unit = executor_.plan().model().task() == plan::Task::LanguageModel ? "tokens" : "samples";
+  metrics.unit = readsTokens(executor_.plan().model().task()) ? "tokens" : "samples";
   metrics.dataWaitShare = std::clamp(waited / seconds, 0.0, 1.0);
   metrics.arenaBytes = executor_.plan().arenaBytes();
   return Status::ok();

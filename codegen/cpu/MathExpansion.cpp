@@ -144,17 +144,29 @@ Value expandF32(OpBuilder &builder, Operation *op) {
   return {};
 }
 
-// double name(double...) of the C library.
+// double name(double...) of the C library, for each element of a vector.
 Value callLibrary(OpBuilder &builder, Operation *op, StringRef name) {
   auto module = op->getParentOfType<ModuleOp>();
   auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  Type f64 = builder.getF64Type();
   if (!function) {
-    SmallVector<Type> arguments(op->getOperandTypes());
+    SmallVector<Type> arguments(op->getNumOperands(), f64);
     OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-    function = outside.create<LLVM::LLVMFuncOp>(module.getLoc(), name,
-                                                LLVM::LLVMFunctionType::get(op->getResult(0).getType(), arguments));
+    function = outside.create<LLVM::LLVMFuncOp>(module.getLoc(), name, LLVM::LLVMFunctionType::get(f64, arguments));
   }
-  return builder.create<LLVM::CallOp>(op->getLoc(), function, op->getOperands()).getResult();
+  auto vector = dyn_cast<VectorType>(op->getResult(0).getType());
+  if (!vector)
+    return builder.create<LLVM::CallOp>(op->getLoc(), function, op->getOperands()).getResult();
+  Value result = builder.create<LLVM::UndefOp>(op->getLoc(), vector);
+  for (int64_t lane = 0; lane < vector.getNumElements(); ++lane) {
+    Value position = builder.create<LLVM::ConstantOp>(op->getLoc(), builder.getI64IntegerAttr(lane));
+    SmallVector<Value> elements;
+    for (Value operand : op->getOperands())
+      elements.push_back(builder.create<LLVM::ExtractElementOp>(op->getLoc(), operand, position));
+    Value element = builder.create<LLVM::CallOp>(op->getLoc(), function, elements).getResult();
+    result = builder.create<LLVM::InsertElementOp>(op->getLoc(), result, element, position);
+  }
+  return result;
 }
 
 } // namespace
@@ -169,13 +181,13 @@ LogicalResult expandMath(Operation *function) {
     OpBuilder builder(op);
     Type type = op->getResult(0).getType();
     StringRef libraryName = llvm::StringSwitch<StringRef>(op->getName().stripDialect())
-                                .Cases("exp", "log", "tanh", "erf", "cos", op->getName().stripDialect())
+                                .Cases("exp", "log", "tanh", "erf", "cos", "sin", op->getName().stripDialect())
                                 .Case("powf", "pow")
                                 .Default("");
     Value value;
     if (getElementTypeOrSelf(type).isF32())
       value = expandF32(builder, op);
-    else if (type.isF64() && !libraryName.empty())
+    else if (getElementTypeOrSelf(type).isF64() && !libraryName.empty())
       value = callLibrary(builder, op, libraryName);
     if (!value)
       return op->emitError("has no form for ") << type << " on the target cpu";

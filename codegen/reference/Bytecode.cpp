@@ -102,6 +102,7 @@ void execute(const Instruction &in, Lanes *registers, const Block &block) {
   case Opcode::TanhF: return unaryF([](D x) { return std::tanh(x); });
   case Opcode::ErfF: return unaryF([](D x) { return std::erf(x); });
   case Opcode::CosF: return unaryF([](D x) { return std::cos(x); });
+  case Opcode::SinF: return unaryF([](D x) { return std::sin(x); });
   case Opcode::RoundF32: return unaryF([](D x) { return D(static_cast<float>(x)); });
   case Opcode::RoundBF16: return unaryF([](D x) { return D(bfloat16ToFloat(doubleToBfloat16(x))); });
   case Opcode::RoundF16: return unaryF([](D x) { return D(halfToFloat(doubleToHalf(x))); });

@@ -16,7 +16,7 @@ inline constexpr int64_t kLanes = 256;
 enum class Opcode : uint8_t {
   LoadF, LoadI, LoadIndex, ConstantF, ConstantI,
   AddF, SubF, MulF, DivF, MaxF, MinF, PowF, FmaF,
-  NegF, ExpF, LogF, SqrtF, TanhF, ErfF, CosF,
+  NegF, ExpF, LogF, SqrtF, TanhF, ErfF, CosF, SinF,
   RoundF32, RoundBF16, RoundF16,
   EqF, NeF, LtF, LeF, GtF, GeF, EqI, NeI, LtI, LeI, GtI, GeI, SelectF, SelectI,
   AddI, SubI, MulI, DivI, DivU, RemU, MaxI, MinI, AndI, XorI, ShiftRightU,

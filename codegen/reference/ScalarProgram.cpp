@@ -36,6 +36,7 @@ std::optional<Opcode> opcodeOf(Operation *op) {
       .Case("math.tanh", Opcode::TanhF)
       .Case("math.erf", Opcode::ErfF)
       .Case("math.cos", Opcode::CosF)
+      .Case("math.sin", Opcode::SinF)
       .Case("arith.addi", Opcode::AddI)
       .Case("arith.subi", Opcode::SubI)
       .Case("arith.muli", Opcode::MulI)

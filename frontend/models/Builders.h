@@ -35,4 +35,50 @@ struct GptSizes {
 /// GPT-2 (Radford et al. 2019); "tokens" i32 [batch, context] to logits [batch, context, vocabulary].
 Graph buildGpt(std::string name, const GptSizes &sizes);
 
+struct LlamaSizes {
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t keyHeads = 2; ///< a divisor of heads
+  int64_t width = 128;  ///< an even multiple of heads
+  int64_t hidden = 0;   ///< of the MLP; 0: defaultHidden()
+  int64_t context = 64;
+  int64_t vocabulary = 256;
+  double dropout = 0;
+
+  /// The least multiple of 32 from 8/3 of the width on: as many products as an MLP of four times the width.
+  int64_t defaultHidden() const { return (8 * width / 3 + 31) / 32 * 32; }
+};
+
+/// Llama (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU, grouped-query attention, a head of its own and no
+/// biases; "tokens" i32 [batch, context] to logits [batch, context, vocabulary].
+Graph buildLlama(std::string name, const LlamaSizes &sizes);
+
+struct BertSizes {
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128; ///< a multiple of heads
+  int64_t context = 64;
+  int64_t vocabulary = 257; ///< bytes and the mask token
+  int64_t maskToken = -1;   ///< below the vocabulary; -1: its last
+  double dropout = 0;
+};
+
+/// BERT (Devlin et al. 2018) with the masked-language-model head, without its segments: "tokens" i32 [batch, context] to
+/// logits [batch, context, vocabulary].
+Graph buildBert(std::string name, const BertSizes &sizes);
+
+struct VitSizes {
+  int64_t image = 224; ///< a multiple of patch
+  int64_t patch = 16;
+  int64_t layers = 12;
+  int64_t heads = 12;
+  int64_t width = 768; ///< a multiple of heads
+  int64_t classes = 1000;
+  double dropout = 0;
+};
+
+/// Vision transformer (Dosovitskiy et al. 2020) with a class token; "images" f32 [batch, 3, image, image] to logits
+/// [batch, classes].
+Graph buildVit(std::string name, const VitSizes &sizes);
+
 } // namespace tapeout::frontend

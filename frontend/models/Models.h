@@ -14,15 +14,19 @@ namespace tapeout::frontend {
 
 /// What a caller may set; the rest has the model's defaults. Setting what a model does not have is an error.
 struct ModelOptions {
-  // gpt; `= {}` lets a caller name just some of them without a warning
+  // transformers; `= {}` lets a caller name just some of them without a warning
   std::optional<int64_t> layers = {};
   std::optional<int64_t> heads = {};
   std::optional<int64_t> width = {};
   std::optional<int64_t> context = {}; ///< tokens per sample
   std::optional<int64_t> vocabulary = {};
+  std::optional<int64_t> keyHeads = {};  ///< llama
+  std::optional<int64_t> maskToken = {}; ///< bert; default: the last of the vocabulary, 103 in bert-base and bert-large
+  std::optional<int64_t> image = {};     ///< vit
+  std::optional<int64_t> patch = {};     ///< vit
   // mlp
   std::optional<int64_t> inputs = {};
-  std::optional<std::vector<int64_t>> hidden = {}; ///< widths of the hidden layers; empty: none
+  std::optional<std::vector<int64_t>> hidden = {}; ///< widths of the hidden layers; empty: none. llama: one, of the MLP
   std::optional<int64_t> classes = {};
   // all
   std::optional<double> dropout = {}; ///< probability, from 0 to below 1

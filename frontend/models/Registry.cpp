@@ -31,19 +31,50 @@ constexpr SizeOption<GptSizes> kGptSizeOptions[] = {
     {"vocab", &ModelOptions::vocabulary, &GptSizes::vocabulary},
 };
 
-constexpr std::string_view kMlp = "mlp";
-
-struct GptPreset {
-  std::string_view name;
-  std::string_view description;
-  GptSizes sizes;
+constexpr SizeOption<LlamaSizes> kLlamaSizeOptions[] = {
+    {"layers", &ModelOptions::layers, &LlamaSizes::layers, kMaxLayers},
+    {"heads", &ModelOptions::heads, &LlamaSizes::heads},
+    {"kv-heads", &ModelOptions::keyHeads, &LlamaSizes::keyHeads},
+    {"width", &ModelOptions::width, &LlamaSizes::width},
+    {"context", &ModelOptions::context, &LlamaSizes::context},
+    {"vocab", &ModelOptions::vocabulary, &LlamaSizes::vocabulary},
 };
 
-constexpr GptPreset kGptPresets[] = {
+constexpr SizeOption<BertSizes> kBertSizeOptions[] = {
+    {"layers", &ModelOptions::layers, &BertSizes::layers, kMaxLayers},
+    {"heads", &ModelOptions::heads, &BertSizes::heads},
+    {"width", &ModelOptions::width, &BertSizes::width},
+    {"context", &ModelOptions::context, &BertSizes::context},
+    {"vocab", &ModelOptions::vocabulary, &BertSizes::vocabulary},
+};
+
+constexpr SizeOption<VitSizes> kVitSizeOptions[] = {
+    {"image", &ModelOptions::image, &VitSizes::image},    {"patch", &ModelOptions::patch, &VitSizes::patch},
+    {"layers", &ModelOptions::layers, &VitSizes::layers, kMaxLayers}, {"heads", &ModelOptions::heads, &VitSizes::heads},
+    {"width", &ModelOptions::width, &VitSizes::width},    {"classes", &ModelOptions::classes, &VitSizes::classes},
+};
+
+constexpr std::string_view kMlp = "mlp";
+constexpr std::string_view kLlama = "llama";
+constexpr std::string_view kVit = "vit-b16";
+
+template <typename Sizes> struct Preset {
+  std::string_view name;
+  std::string_view description;
+  Sizes sizes;
+};
+
+constexpr Preset<GptSizes> kGptPresets[] = {
     {"gpt", "GPT-2 of any size (default: 4 layers, 4 heads, width 128, context 64, vocabulary 256)", {}},
     {"gpt2-124m", "GPT-2 small (12 layers, 12 heads, width 768, context 1024)", {12, 12, 768, 1024, 50257, 0}},
     {"gpt2-350m", "GPT-2 medium (24 layers, 16 heads, width 1024, context 1024)", {24, 16, 1024, 1024, 50257, 0}},
     {"gpt2-774m", "GPT-2 large (36 layers, 20 heads, width 1280, context 1024)", {36, 20, 1280, 1024, 50257, 0}},
+};
+
+constexpr Preset<BertSizes> kBertPresets[] = {
+    {"bert", "BERT of any size (default: 4 layers, 4 heads, width 128, context 64, vocabulary 257: bytes and the mask)", {}},
+    {"bert-base", "BERT base (12 layers, 12 heads, width 768, context 512)", {12, 12, 768, 512, 30522, 103, 0}},
+    {"bert-large", "BERT large (24 layers, 16 heads, width 1024, context 512)", {24, 16, 1024, 512, 30522, 103, 0}},
 };
 
 template <typename... Args> Status usage(fmt::format_string<Args...> format, Args &&...args) {
@@ -52,14 +83,20 @@ template <typename... Args> Status usage(fmt::format_string<Args...> format, Arg
 
 std::vector<std::string_view> givenOptions(const ModelOptions &options) {
   std::vector<std::string_view> names;
-  for (const auto &option : kMlpSizeOptions)
-    if (options.*option.given)
-      names.push_back(option.name);
-  for (const auto &option : kGptSizeOptions)
-    if (options.*option.given)
-      names.push_back(option.name);
+  const auto addSizes = [&](const auto &table) {
+    for (const auto &option : table)
+      if (options.*option.given)
+        names.push_back(option.name);
+  };
+  addSizes(kMlpSizeOptions);
+  addSizes(kGptSizeOptions);
+  addSizes(kLlamaSizeOptions);
+  addSizes(kBertSizeOptions);
+  addSizes(kVitSizeOptions);
   if (options.hidden)
     names.push_back("hidden");
+  if (options.maskToken)
+    names.push_back("mask-token");
   if (options.dropout)
     names.push_back("dropout");
   return names;
@@ -102,20 +139,71 @@ Result<Graph> makeMlp(std::string_view name, const ModelOptions &options) {
   return buildMlp(std::string(name), sizes);
 }
 
-Result<Graph> makeGpt(const GptPreset &preset, const ModelOptions &options) {
+Status verifyHeads(int64_t width, int64_t heads) {
+  if (width % heads != 0)
+    return usage("the width {} is not divisible by the {} heads; choose --width as a multiple of --heads", width, heads);
+  return Status::ok();
+}
+
+Result<Graph> makeGpt(const Preset<GptSizes> &preset, const ModelOptions &options) {
   GptSizes sizes = preset.sizes;
   TAPEOUT_RETURN_IF_ERROR(apply(kGptSizeOptions, options, sizes));
-  if (sizes.width % sizes.heads != 0)
-    return usage("the width {} is not divisible by the {} heads; choose --width as a multiple of --heads", sizes.width,
-                 sizes.heads);
+  TAPEOUT_RETURN_IF_ERROR(verifyHeads(sizes.width, sizes.heads));
   return buildGpt(std::string(preset.name), sizes);
 }
 
+Result<Graph> makeLlama(const ModelOptions &options) {
+  LlamaSizes sizes;
+  if (options.heads && !options.keyHeads)
+    sizes.keyHeads = *options.heads;
+  TAPEOUT_RETURN_IF_ERROR(apply(kLlamaSizeOptions, options, sizes));
+  TAPEOUT_RETURN_IF_ERROR(verifyHeads(sizes.width, sizes.heads));
+  if (sizes.heads % sizes.keyHeads != 0)
+    return usage("the {} heads are not divisible by the {} key heads; choose --heads as a multiple of --kv-heads",
+                 sizes.heads, sizes.keyHeads);
+  if (sizes.width / sizes.heads % 2 != 0)
+    return usage("a head of {} elements has no pairs to rotate; choose --width as an even multiple of --heads",
+                 sizes.width / sizes.heads);
+  if (options.hidden && options.hidden->size() != 1)
+    return usage("--hidden names {} widths, but a llama has one; give one", options.hidden->size());
+  sizes.hidden = options.hidden ? options.hidden->front() : sizes.defaultHidden();
+  TAPEOUT_RETURN_IF_ERROR(verifySize("hidden", sizes.hidden, 4 * kMaxSize));
+  return buildLlama(std::string(kLlama), sizes);
+}
+
+Result<Graph> makeBert(const Preset<BertSizes> &preset, const ModelOptions &options) {
+  BertSizes sizes = preset.sizes;
+  TAPEOUT_RETURN_IF_ERROR(apply(kBertSizeOptions, options, sizes));
+  TAPEOUT_RETURN_IF_ERROR(verifyHeads(sizes.width, sizes.heads));
+  if (options.maskToken && *options.maskToken < 0)
+    return usage("--mask-token is {}; give a token of the vocabulary", *options.maskToken);
+  sizes.maskToken = options.maskToken.value_or(sizes.maskToken);
+  if (sizes.maskToken >= sizes.vocabulary)
+    return usage("the mask token {} is not in the vocabulary of {}; choose --mask-token below --vocab", sizes.maskToken,
+                 sizes.vocabulary);
+  return buildBert(std::string(preset.name), sizes);
+}
+
+Result<Graph> makeVit(const ModelOptions &options) {
+  VitSizes sizes;
+  TAPEOUT_RETURN_IF_ERROR(apply(kVitSizeOptions, options, sizes));
+  TAPEOUT_RETURN_IF_ERROR(verifyHeads(sizes.width, sizes.heads));
+  if (sizes.image % sizes.patch != 0)
+    return usage("the image of {0} x {0} is not divisible into patches of {1} x {1}; choose --image as a multiple of --patch",
+                 sizes.image, sizes.patch);
+  return buildVit(std::string(kVit), sizes);
+}
+
 Result<Graph> make(std::string_view name, const ModelOptions &options) {
-  for (const GptPreset &preset : kGptPresets)
+  for (const auto &preset : kGptPresets)
     if (preset.name == name)
       return makeGpt(preset, options);
-  return makeMlp(name, options);
+  for (const auto &preset : kBertPresets)
+    if (preset.name == name)
+      return makeBert(preset, options);
+  if (name == kLlama)
+    return makeLlama(options);
+  return name == kVit ? makeVit(options) : makeMlp(name, options);
 }
 
 } // namespace
@@ -125,8 +213,17 @@ std::vector<ModelInfo> listModels() {
   models.push_back({kMlp,
                     "Multi-layer perceptron with relu (default: 784 inputs, hidden 512,512, 10 classes)",
                     {"inputs", "hidden", "classes", "dropout"}});
-  for (const GptPreset &preset : kGptPresets)
+  for (const auto &preset : kGptPresets)
     models.push_back({preset.name, preset.description, {"layers", "heads", "width", "context", "vocab", "dropout"}});
+  models.push_back({kLlama,
+                    "Llama of any size (default: 4 layers, 4 heads, 2 key heads, width 128, context 64, vocabulary 256)",
+                    {"layers", "heads", "kv-heads", "width", "hidden", "context", "vocab", "dropout"}});
+  for (const auto &preset : kBertPresets)
+    models.push_back(
+        {preset.name, preset.description, {"layers", "heads", "width", "context", "vocab", "mask-token", "dropout"}});
+  models.push_back({kVit,
+                    "Vision transformer (default: images 3 x 224 x 224, patch 16, 12 layers, 12 heads, width 768)",
+                    {"image", "patch", "layers", "heads", "width", "classes", "dropout"}});
   return models;
 }
 

@@ -23,13 +23,16 @@ namespace {
 using Results = SmallVectorImpl<Value>;
 
 // What forward and backward have in common. Activations are [batch, tokens, heads, size], scores
-// [batch, heads, query tokens, key tokens].
+// [batch, heads, query tokens, key tokens]. Where key heads are fewer, each is repeated for its group of heads.
 template <typename Op> class Decomposition {
 public:
   Decomposition(Op op, OpBuilder &b) : op_(op), t(b, op.getLoc()) {}
 
-  Value maskedScores() {
-    Value scores = t.mul(perHead(op_.getQuery(), op_.getKey(), 3, 3), op_.getScale().convertToDouble());
+  Value key() { return repeated(op_.getKey()); }
+  Value value() { return repeated(op_.getValue()); }
+
+  Value maskedScores(Value key) {
+    Value scores = t.mul(perHead(op_.getQuery(), key, 3, 3), op_.getScale().convertToDouble());
     if (!op_.getCausal())
       return scores;
     ArrayRef<int64_t> shape = shapeOf(scores);
@@ -46,6 +49,13 @@ public:
   Value weighted(Value scores, Value b, int64_t contract) {
     return t.transpose(t.dot(scores, b, {0, 1}, {0, 2}, {contract}, {1}), {0, 2, 1, 3});
   }
+  // The gradient of a key head: the sum over its group.
+  Value sumOverGroups(Value gradient) {
+    ArrayRef<int64_t> keys = shapeOf(op_.getKey());
+    if (group() == 1)
+      return gradient;
+    return t.reduce("sum", t.reshape(gradient, {keys[0], keys[1], keys[2], group(), keys[3]}), {3});
+  }
   Value dropped(Value probabilities) {
     if (!op_.isStochastic())
       return probabilities;
@@ -54,6 +64,15 @@ public:
   }
 
 private:
+  int64_t group() { return shapeOf(op_.getQuery())[2] / shapeOf(op_.getKey())[2]; }
+  Value repeated(Value keys) {
+    ArrayRef<int64_t> shape = shapeOf(keys);
+    if (group() == 1)
+      return keys;
+    Value grouped = t.broadcast(keys, {shape[0], shape[1], shape[2], group(), shape[3]}, {0, 1, 2, 4});
+    return t.reshape(grouped, {shape[0], shape[1], shape[2] * group(), shape[3]});
+  }
+
   Op op_;
 
 public:
@@ -75,10 +94,10 @@ template <typename Op> void dropRandomnessOf(Op op) {
 LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> q = shapeOf(adaptor.getQuery()), k = shapeOf(adaptor.getKey()), v = shapeOf(adaptor.getValue());
-  if (q.size() != 4 || k.size() != 4 || k != v || q[0] != k[0] || q[2] != k[2] || q[3] != k[3])
+  if (q.size() != 4 || k.size() != 4 || k != v || q[0] != k[0] || q[2] % k[2] != 0 || q[3] != k[3])
     return emitOptionalError(loc, "attention needs query, key and value [batch, tokens, heads, size] that agree, not ",
                              adaptor.getQuery().getType(), ", ", adaptor.getKey().getType(), " and ",
-                             adaptor.getValue().getType());
+                             adaptor.getValue().getType(), "; the heads of the query are a multiple of those of the key");
   types.push_back(adaptor.getQuery().getType());
   types.push_back(RankedTensorType::get({q[0], q[2], q[1]}, elementOf(adaptor.getQuery())));
   return success();
@@ -112,12 +131,12 @@ void AttentionOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradi
 void AttentionOp::decompose(OpBuilder &b, Results &results) {
   Decomposition d(*this, b);
   TapeBuilder &t = d.t;
-  Value scores = d.maskedScores();
+  Value scores = d.maskedScores(d.key());
   Value max = t.reduceLast("max", scores);
   Value weights = t.exp(t.sub(scores, t.broadcastRows(max, scores)));
   Value sum = t.reduceLast("sum", weights);
   Value probabilities = t.div(weights, t.broadcastRows(sum, scores));
-  results.push_back(d.weighted(d.dropped(probabilities), getValue(), 3));
+  results.push_back(d.weighted(d.dropped(probabilities), d.value(), 3));
   results.push_back(t.add(max, t.log(sum)));
 }
 uint64_t AttentionOp::getFlops() { return scoreCount(getQuery(), getKey()) * (4 * shapeOf(getQuery())[3] + 6); }
@@ -140,14 +159,15 @@ void AttentionGradOp::dropRandomness() { dropRandomnessOf(*this); }
 void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   Decomposition d(*this, b);
   TapeBuilder &t = d.t;
-  Value scores = d.maskedScores();
+  Value key = d.key(), scores = d.maskedScores(key);
   Value probabilities = t.exp(t.sub(scores, t.broadcastRows(getLse(), scores)));
   Value dValue = d.weighted(d.dropped(probabilities), getGradient(), 2);
-  Value dProbabilities = d.dropped(d.perHead(getGradient(), getValue(), 3, 3));
+  Value dProbabilities = d.dropped(d.perHead(getGradient(), d.value(), 3, 3));
   Value delta = t.transpose(t.reduceLast("sum", t.mul(getGradient(), getOutput())), {0, 2, 1});
   Value dScores = t.mul(probabilities, t.sub(dProbabilities, t.broadcastRows(delta, scores)));
   dScores = t.mul(dScores, getScale().convertToDouble());
-  results.assign({d.weighted(dScores, getKey(), 3), d.weighted(dScores, getQuery(), 2), dValue});
+  Value dKey = d.sumOverGroups(d.weighted(dScores, getQuery(), 2));
+  results.assign({d.weighted(dScores, key, 3), dKey, d.sumOverGroups(dValue)});
 }
 uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
 

@@ -8,8 +8,9 @@ defvar AttentionTraits = [AttrSizedOperandSegments, Stochastic, Decomposable];
 def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differentiable], AttentionTraits), cost = CostFlops> {
   let summary = "softmax(scale * Q K^T, masked) V per head, and the log-sum-exp of each row of scores";
   let description = [{
-    query [batch, tokens, heads, size], key and value [batch, key tokens, heads, size]; result as query; lse
-    [batch, heads, tokens]. `causal` hides later keys. `dropout` drops probabilities and scales the rest by
+    query [batch, tokens, heads, size], key and value [batch, key tokens, key heads, size]; result as query; lse
+    [batch, heads, tokens]. With fewer key heads than heads, a divisor of them, each serves as many neighbouring heads
+    of the query (grouped-query attention). `causal` hides later keys. `dropout` drops probabilities and scales the rest by
     1 / (1 - dropout); a training step gives it its key.
   }];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,

@@ -154,6 +154,22 @@ void ReluOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients)
   gradients.push_back(t.select(t.compare("gt", getResult(), zero), dy[0], zero));
 }
 
+void SiluOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
+  ScalarBuilder s(b, loc);
+  results.push_back(s.div(args[0], s.add(s.constant(args[0], 1), s.exp(s.neg(args[0])))));
+}
+void SiluOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  gradients.push_back(b.create<SiluGradOp>(getLoc(), getOperand(), dy[0]));
+}
+
+// With s = 1 / (1 + e^-x): s + x s (1 - s).
+void SiluGradOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
+  ScalarBuilder s(b, loc);
+  Value x = args[0], one = s.constant(x, 1), gate = s.div(one, s.add(one, s.exp(s.neg(x))));
+  Value slope = s.mul(gate, s.add(one, s.mul(x, s.sub(one, gate))));
+  results.push_back(s.mul(args[1], slope));
+}
+
 //===- GELU -----------------------------------------------------------------------------------------------------------===//
 
 void GeluOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {

@@ -34,6 +34,14 @@ def LogisticOp : Tape_Unary<"logistic", "Follow"> { let summary = "1 / (1 + e^-x
 def SoftplusOp : Tape_Unary<"softplus", "Never"> { let summary = "log(1 + e^x)"; }
 def ReluOp : Tape_Unary<"relu", "Follow"> { let summary = "max(x, 0); the gradient at 0 is 0"; }
 
+def SiluOp : Tape_Unary<"silu", "Follow"> { let summary = "x / (1 + e^-x), also called swish"; }
+def SiluGradOp : Tape_Elementwise<"silu_grad", "Follow", "0b10"> {
+  let summary = "dy * silu'(x)";
+  let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$gradient);
+  let results = (outs Tape_FloatTensor:$result);
+  let assemblyFormat = "$operand `,` $gradient attr-dict `:` type($operand) `,` type($gradient)";
+}
+
 def GeluKind : Tape_Keyword<["tanh", "none"]>;
 
 def GeluOp : Tape_Elementwise<"gelu", "Follow", "", [Differentiable]> {

@@ -39,12 +39,16 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *, std::optional<Loca
 LogicalResult CrossEntropyOp::verify() {
   if (static_cast<int64_t>(getIgnoreIndex()) >= 0 && static_cast<int64_t>(getIgnoreIndex()) > INT32_MAX)
     return emitOpError("ignore_index ") << getIgnoreIndex() << " does not fit in a label";
+  double smoothing = getSmoothing().convertToDouble();
+  if (!(smoothing >= 0 && smoothing < 1))
+    return emitOpError("smoothing ") << smoothing << " is not in [0, 1)";
   return success();
 }
 void CrossEntropyOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorImpl<Value> &gradients) {
   Value dx;
   if (dy[0])
-    dx = b.create<CrossEntropyGradOp>(getLoc(), getLogits(), getLabels(), getLse(), dy[0], getIgnoreIndexAttr());
+    dx = b.create<CrossEntropyGradOp>(getLoc(), getLogits(), getLabels(), getLse(), dy[0], getIgnoreIndexAttr(),
+                                        getSmoothingAttr());
   gradients.assign({dx, Value()});
 }
 void CrossEntropyOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
@@ -54,6 +58,10 @@ void CrossEntropyOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   Value sum = t.reduceLast("sum", t.exp(t.sub(x, t.broadcastRows(max, x))));
   Value lse = t.add(max, t.log(sum));
   Value picked = t.reduceLast("sum", t.select(isLabel(t, x, getLabels()), x, zero));
+  if (double smoothing = getSmoothing().convertToDouble(); smoothing > 0) {
+    Value everywhere = t.mul(t.reduceLast("sum", x), smoothing / shapeOf(x).back());
+    picked = t.add(t.mul(picked, 1 - smoothing), everywhere);
+  }
   Value counted = isCounted(t, getLabels(), getIgnoreIndex());
   results.assign({t.select(counted, t.sub(lse, picked), zero), lse});
 }
@@ -67,10 +75,12 @@ void CrossEntropyGradOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results
   TapeBuilder t(b, getLoc());
   Value x = getLogits();
   Value probabilities = t.exp(t.sub(x, t.broadcastRows(getLse(), x)));
-  Value onehot = t.convert(isLabel(t, x, getLabels()), elementOf(x));
+  Value target = t.convert(isLabel(t, x, getLabels()), elementOf(x));
+  if (double smoothing = getSmoothing().convertToDouble(); smoothing > 0)
+    target = t.add(t.mul(target, 1 - smoothing), t.constantLike(x, smoothing / shapeOf(x).back()));
   Value counted = isCounted(t, getLabels(), getIgnoreIndex());
   Value scale = t.select(counted, getGradient(), t.constantLike(x, 0));
-  results.push_back(t.mul(t.sub(probabilities, onehot), t.broadcastRows(scale, x)));
+  results.push_back(t.mul(t.sub(probabilities, target), t.broadcastRows(scale, x)));
 }
 
 // Positions are independent. The classes are not: shards of the vocabulary follow from the decomposed form, where the

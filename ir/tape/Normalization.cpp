@@ -61,6 +61,59 @@ void SoftmaxGradOp::decompose(OpBuilder &b, Results &results) {
   results.push_back(t.mul(y, t.sub(dy, t.broadcastRows(t.reduceLast("sum", t.mul(y, dy)), y))));
 }
 
+//===- rms_norm -------------------------------------------------------------------------------------------------------===//
+
+LogicalResult RmsNormOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  Value x = adaptor.getOperand();
+  if (rankOf(x) == 0 || shapeOf(adaptor.getGamma()) != shapeOf(x).take_back())
+    return emitOptionalError(loc, "rms_norm of ", x.getType(), " needs a gamma with the last extent, not ",
+                             adaptor.getGamma().getType());
+  types.assign({x.getType(), rowsOf(x)});
+  return success();
+}
+void RmsNormOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
+  if (!dy[0]) {
+    gradients.assign(2, Value());
+    return;
+  }
+  gradients.push_back(b.create<RmsNormGradOp>(getLoc(), getOperand(), getGamma(), getRstd(), dy[0]));
+  gradients.push_back(b.create<RmsNormParamGradOp>(getLoc(), getOperand(), getRstd(), dy[0]));
+}
+void RmsNormOp::decompose(OpBuilder &b, Results &results) {
+  TapeBuilder t(b, getLoc());
+  Value x = getOperand();
+  Value meanSquare = t.mul(t.reduceLast("sum", t.mul(x, x)), 1.0 / lastExtent(x));
+  Value rstd = t.rsqrt(t.add(meanSquare, t.constantLike(x, getEpsilon().convertToDouble())));
+  results.assign({t.mul(t.mul(x, t.broadcastRows(rstd, x)), t.broadcastLast(getGamma(), x)), rstd});
+}
+
+LogicalResult RmsNormGradOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getOperand().getType());
+  return success();
+}
+// dx = rstd * (g - xhat * mean(g * xhat)) with g = dy * gamma, xhat = x * rstd and means over the row.
+void RmsNormGradOp::decompose(OpBuilder &b, Results &results) {
+  TapeBuilder t(b, getLoc());
+  Value x = getOperand(), rstd = t.broadcastRows(getRstd(), x), xhat = t.mul(x, rstd);
+  Value g = t.mul(getGradient(), t.broadcastLast(getGamma(), x));
+  Value meanGXhat = t.mul(t.reduceLast("sum", t.mul(g, xhat)), 1.0 / lastExtent(x));
+  results.push_back(t.mul(t.sub(g, t.mul(xhat, t.broadcastRows(meanGXhat, x))), rstd));
+}
+
+LogicalResult RmsNormParamGradOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                                   SmallVectorImpl<Type> &types) {
+  Value x = adaptor.getOperand();
+  types.push_back(RankedTensorType::get(shapeOf(x).take_back(), elementOf(x)));
+  return success();
+}
+void RmsNormParamGradOp::decompose(OpBuilder &b, Results &results) {
+  TapeBuilder t(b, getLoc());
+  Value x = getOperand(), xhat = t.mul(x, t.broadcastRows(getRstd(), x));
+  results.push_back(t.reduce("sum", t.mul(getGradient(), xhat), allButLast(x)));
+}
+
 //===- layer_norm -----------------------------------------------------------------------------------------------------===//
 
 LogicalResult LayerNormOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
@@ -131,6 +184,18 @@ void SoftmaxOp::getPlacementRules(PlacementRules &rules) { addRowRules(*this, ra
 void SoftmaxGradOp::getPlacementRules(PlacementRules &rules) {
   addRowRules(*this, rankOf(getOutput()) - 1, {}, rules);
   addLinearRule(*this, 1, rules);
+}
+void RmsNormOp::getPlacementRules(PlacementRules &rules) { addRowRules(*this, rankOf(getOperand()) - 1, {1}, rules); }
+void RmsNormGradOp::getPlacementRules(PlacementRules &rules) {
+  addRowRules(*this, rankOf(getOperand()) - 1, {1}, rules);
+  addLinearRule(*this, 3, rules);
+}
+void RmsNormParamGradOp::getPlacementRules(PlacementRules &rules) {
+  for (int64_t d = 0; d + 1 < rankOf(getOperand()); ++d) {
+    addUniformRule(*this, shard(d), rules);
+    rules.back().results = {kPartialSum};
+  }
+  addLinearRule(*this, 2, rules);
 }
 void LayerNormOp::getPlacementRules(PlacementRules &rules) {
   addRowRules(*this, rankOf(getOperand()) - 1, {1, 2}, rules);

@@ -58,6 +58,7 @@ Value ScalarBuilder::sqrt(Value a) { return builder_.create<math::SqrtOp>(loc_, 
 Value ScalarBuilder::tanh(Value a) { return builder_.create<math::TanhOp>(loc_, a); }
 Value ScalarBuilder::erf(Value a) { return builder_.create<math::ErfOp>(loc_, a); }
 Value ScalarBuilder::cos(Value a) { return builder_.create<math::CosOp>(loc_, a); }
+Value ScalarBuilder::sin(Value a) { return builder_.create<math::SinOp>(loc_, a); }
 Value ScalarBuilder::pow(Value a, Value b) { return builder_.create<math::PowFOp>(loc_, a, b); }
 
 Value ScalarBuilder::compare(StringRef kind, Value a, Value b) {

@@ -28,6 +28,7 @@ public:
   mlir::Value tanh(mlir::Value a);
   mlir::Value erf(mlir::Value a);
   mlir::Value cos(mlir::Value a);
+  mlir::Value sin(mlir::Value a);
   mlir::Value pow(mlir::Value a, mlir::Value b);
   /// kind: eq, ne, lt, le, gt, ge. NaN compares false, except for ne.
   mlir::Value compare(llvm::StringRef kind, mlir::Value a, mlir::Value b);

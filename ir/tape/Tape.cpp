@@ -10,6 +10,7 @@
 #include "ir/tape/Optimizer.h"
 #include "ir/tape/Random.h"
 #include "ir/tape/Reduction.h"
+#include "ir/tape/Rotary.h"
 #include "ir/tape/Shape.h"
 
 #include "ir/tape/Dialect.cpp.inc"
@@ -30,6 +31,7 @@ void TapeDialect::initialize() {
   registerEmbeddingOps(*this);
   registerLossOps(*this);
   registerRandomOps(*this);
+  registerRotaryOps(*this);
   registerOptimizerOps(*this);
   registerFusionOps(*this);
 }

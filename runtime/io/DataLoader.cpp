@@ -186,9 +186,8 @@ Result<std::unique_ptr<DataLoader>> DataLoader::create(const DataSpec &spec) {
   Result<InputRoles> roles = checkSpec(spec);
   if (!roles.isOk())
     return roles.status();
-  bool language = spec.task == DataTask::LanguageModel;
   Result<std::unique_ptr<SampleSource>> source =
-      language ? openTokenSource(spec, *roles) : openArraySource(spec, *roles);
+      readsTokens(spec.task) ? openTokenSource(spec, *roles) : openArraySource(spec, *roles);
   if (!source.isOk())
     return source.status();
 

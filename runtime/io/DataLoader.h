@@ -24,7 +24,11 @@
 namespace tapeout::rt {
 
 /// The same numbers as plan::Task.
-enum class DataTask : uint8_t { LanguageModel = 0, Classification = 1, Regression = 2 };
+enum class DataTask : uint8_t { LanguageModel = 0, Classification = 1, Regression = 2, MaskedLanguageModel = 3 };
+/// Whether samples are windows of a token stream.
+constexpr bool readsTokens(DataTask task) {
+  return task == DataTask::LanguageModel || task == DataTask::MaskedLanguageModel;
+}
 
 /// One input slot of the program that the loader fills.
 struct BatchInput {
@@ -39,6 +43,7 @@ struct DataSpec {
   DataTask task = DataTask::LanguageModel;
   int64_t batch = 1;          ///< samples per batch and rank
   int64_t context = 0;        ///< language models: tokens per sample
+  int64_t maskToken = -1;     ///< masked language models: the token that hides others; below the vocabulary
   int64_t vocabulary = 0;     ///< token ids, or class labels, are below it; unused by regression
   int64_t ignoreIndex = -100; ///< the label that the loss skips
   /// Two inputs: "labels" (or, without one of this name, the last) takes the labels, the other one the data.

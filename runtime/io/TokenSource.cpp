@@ -1,12 +1,14 @@
 // Token streams for language models.
 //
 // A file that begins with llm.c's magic is one of its shards: 256 int32 (magic, version, token count, zeros), then the
-// tokens as uint16. Any other file is raw bytes, one token each, for models whose vocabulary is 256. Several files are
-// joined into one stream. Sample i of an epoch is the window of context + 1 tokens from offset + i * context; windows
-// overlap by the one token that is the last label of one and the first input of the next. With shuffle the offset is a
-// function of (seed, epoch), so that windows shift between epochs; without, it is 0. The rest of the stream behind the
-// last whole window, fewer than context tokens, is left out.
+// tokens as uint16. Any other file is raw bytes, one token each, for models whose vocabulary is 256, or whose mask token
+// is none of the bytes. Several files are joined into one stream. Sample i of an epoch is the window of context + 1
+// tokens from offset + i * context; windows overlap by the one token that is the last label of one and the first input of
+// the next. Masked language models guess tokens of the window itself (Masking.h): theirs have context tokens. With
+// shuffle the offset is a function of (seed, epoch), so that windows shift between epochs; without, it is 0. The rest of
+// the stream behind the last whole window, fewer than context tokens, is left out.
 #include "runtime/base/AtomicFile.h"
+#include "runtime/io/Masking.h"
 #include "runtime/io/Permutation.h"
 #include "runtime/io/SampleSource.h"
 
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace tapeout::rt {
 
@@ -38,12 +41,12 @@ struct TokenFile {
   }
 };
 
-template <typename T> void store(std::span<uint8_t> destination, uint64_t index, uint32_t token) {
+template <typename T> void store(std::span<uint8_t> destination, uint64_t index, int64_t token) {
   T value = static_cast<T>(token);
   std::memcpy(destination.data() + index * sizeof(T), &value, sizeof(T));
 }
 
-void storeToken(ElementType type, std::span<uint8_t> destination, uint64_t index, uint32_t token) {
+void storeToken(ElementType type, std::span<uint8_t> destination, uint64_t index, int64_t token) {
   type == ElementType::I32 ? store<int32_t>(destination, index, token) : store<int64_t>(destination, index, token);
 }
 
@@ -55,8 +58,13 @@ uint32_t readWord(const MappedFile &file, size_t index) {
   return word;
 }
 
+bool isMasked(const DataSpec &spec) { return spec.task == DataTask::MaskedLanguageModel; }
+
+/// Whether raw bytes are tokens of the model.
+bool takesBytes(const DataSpec &spec) { return isMasked(spec) ? spec.maskToken >= 256 : spec.vocabulary == 256; }
+
 /// Checks the header and says where the tokens are.
-Result<TokenFile> openTokenFile(const std::string &path, int64_t vocabulary, uint64_t firstToken) {
+Result<TokenFile> openTokenFile(const std::string &path, const DataSpec &spec, uint64_t firstToken) {
   Result<MappedFile> file = MappedFile::open(path);
   if (!file.isOk())
     return file.status();
@@ -68,12 +76,13 @@ Result<TokenFile> openTokenFile(const std::string &path, int64_t vocabulary, uin
     return badData(fmt::format("{}: this is a .npy array, but a language model reads text or token shards of llm.c; write the "
                                "tokens as one of these", path));
   if (size < 4 || readWord(*file, 0) != kMagic) {
-    if (vocabulary != 256)
+    if (!takesBytes(spec))
       return badData(
           fmt::format("{}: this is not a token shard of llm.c (256 int32 with the magic {} first, then uint16 "
-                      "tokens), and raw bytes are tokens only for a model with vocabulary 256, but this one "
+                      "tokens), and raw bytes are tokens only for a model with {}, but this one "
                       "has {}; tokenize the text first",
-                      path, kMagic, vocabulary));
+                      path, kMagic, isMasked(spec) ? "a mask token from 256 on" : "vocabulary 256",
+                      isMasked(spec) ? spec.maskToken : spec.vocabulary));
     return TokenFile{std::move(*file), 0, 1, firstToken, size};
   }
   if (size < kHeaderBytes)
@@ -103,21 +112,34 @@ public:
       : path_(spec.dataPath), context_(static_cast<uint64_t>(spec.context)), vocabulary_(spec.vocabulary),
         seed_(spec.seed), shuffle_(spec.shuffle), dataType_(spec.inputs[roles.data].type),
         labelsType_(spec.inputs[roles.labels].type), files_(std::move(files)),
-        tokens_(files_.back().firstToken + files_.back().tokens) {}
+        tokens_(files_.back().firstToken + files_.back().tokens), window_(context_ + 1) {
+    if (isMasked(spec)) {
+      window_ = context_;
+      uint64_t key = shuffle_ ? seed_ : 0; // an evaluation asks every run for the same tokens
+      masking_.emplace(key, static_cast<uint32_t>(spec.vocabulary), static_cast<uint32_t>(spec.maskToken));
+      ignored_ = spec.ignoreIndex;
+    }
+  }
 
   uint64_t tokens() const { return tokens_; }
 
-  uint64_t samplesInEpoch(uint64_t epoch) const override { return (tokens_ - 1 - offset(epoch)) / context_; }
+  uint64_t samplesInEpoch(uint64_t epoch) const override { return (tokens_ - (window_ - context_) - offset(epoch)) / context_; }
 
   Status read(uint64_t epoch, uint64_t index, std::span<uint8_t> data, std::span<uint8_t> labels) const override {
     uint64_t first = offset(epoch) + index * context_;
     auto file = fileOf(first);
-    for (uint64_t i = 0; i <= context_; ++i) {
+    for (uint64_t i = 0; i < window_; ++i) {
       while (first + i >= file->firstToken + file->tokens)
         ++file;
       uint32_t token = file->token(first + i - file->firstToken);
       if (token >= vocabulary_)
         return badToken(*file, first + i - file->firstToken);
+      if (masking_) {
+        Masking::Position masked = (*masking_)(epoch, index, static_cast<uint32_t>(i), token);
+        storeToken(dataType_, data, i, masked.shown);
+        storeToken(labelsType_, labels, i, masked.isChosen ? int64_t{token} : ignored_);
+        continue;
+      }
       if (i < context_)
         storeToken(dataType_, data, i, token);
       if (i > 0)
@@ -141,7 +163,7 @@ public:
 
 private:
   uint64_t offset(uint64_t epoch) const {
-    uint64_t choices = std::min(context_, tokens_ - context_); // every one leaves at least one window
+    uint64_t choices = std::min(context_, tokens_ - window_ + 1); // every one leaves at least one window
     return shuffle_ ? epochRandom(seed_, epoch) % choices : 0;
   }
 
@@ -166,6 +188,9 @@ private:
   ElementType labelsType_;
   std::vector<TokenFile> files_; ///< not empty, none of them empty
   uint64_t tokens_;
+  uint64_t window_; ///< tokens that one sample reads
+  std::optional<Masking> masking_;
+  int64_t ignored_ = 0; ///< the label of what is not masked
 };
 
 Status checkSpec(const DataSpec &spec, InputRoles roles) {
@@ -174,6 +199,10 @@ Status checkSpec(const DataSpec &spec, InputRoles roles) {
                          fmt::format("a language model needs a positive context and vocabulary, but "
                                      "the plan has {} and {}; compile the model again",
                                      spec.context, spec.vocabulary));
+  if (isMasked(spec) && (spec.maskToken < 0 || spec.maskToken >= spec.vocabulary))
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("the mask token {} is not in the vocabulary of {}; compile the model again",
+                                     spec.maskToken, spec.vocabulary));
   for (size_t index : {roles.data, roles.labels}) {
     const BatchInput &input = spec.inputs[index];
     bool integer = input.type == ElementType::I32 || input.type == ElementType::I64;
@@ -195,18 +224,19 @@ Result<std::unique_ptr<SampleSource>> openTokenSource(const DataSpec &spec, Inpu
   uint64_t tokens = 0;
   for (size_t start = 0; start <= spec.dataPath.size();) {
     size_t end = std::min(spec.dataPath.find(',', start), spec.dataPath.size());
-    Result<TokenFile> file = openTokenFile(spec.dataPath.substr(start, end - start), spec.vocabulary, tokens);
+    Result<TokenFile> file = openTokenFile(spec.dataPath.substr(start, end - start), spec, tokens);
     if (!file.isOk())
       return file.status();
     tokens += file->tokens;
     files.push_back(std::move(*file));
     start = end + 1;
   }
-  if (tokens <= static_cast<uint64_t>(spec.context))
+  uint64_t least = static_cast<uint64_t>(spec.context) + (isMasked(spec) ? 0 : 1);
+  if (tokens < least)
     return badData(
-        fmt::format("{}: {} tokens are fewer than one sample of {} (the context and one label); give more data "
+        fmt::format("{}: {} tokens are fewer than one sample of {} (the context{}); give more data "
                     "or a model with a shorter context",
-                    spec.dataPath, tokens, spec.context + 1));
+                    spec.dataPath, tokens, least, isMasked(spec) ? "" : " and one label"));
   auto source = std::make_unique<TokenSource>(spec, roles, std::move(files));
   TAPEOUT_RETURN_IF_ERROR(source->checkAtStart());
   return std::unique_ptr<SampleSource>(std::move(source));

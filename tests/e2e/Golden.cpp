@@ -16,17 +16,17 @@ frontend::Graph Golden::graph() const {
   if (isModel("regressor"))
     return buildRegressor();
   frontend::ModelOptions sizes;
-  if (isModel("gpt")) {
-    sizes.layers = s.at("layers");
-    sizes.heads = s.at("heads");
-    sizes.width = s.at("width");
-    sizes.context = s.at("context");
-    sizes.vocabulary = s.at("vocab");
-  } else {
-    sizes.inputs = s.at("inputs");
+  const std::pair<const char *, std::optional<int64_t> &> options[] = {
+      {"layers", sizes.layers},       {"heads", sizes.heads},          {"kv_heads", sizes.keyHeads},
+      {"width", sizes.width},         {"context", sizes.context},      {"vocab", sizes.vocabulary},
+      {"inputs", sizes.inputs},       {"classes", sizes.classes},      {"image", sizes.image},
+      {"patch", sizes.patch},         {"mask_token", sizes.maskToken},
+  };
+  for (auto [name, size] : options)
+    if (s.contains(name))
+      size = s.at(name).get<int64_t>();
+  if (s.contains("hidden"))
     sizes.hidden = s.at("hidden").get<std::vector<int64_t>>();
-    sizes.classes = s.at("classes");
-  }
   return *frontend::buildModel(s.at("model").get<std::string>(), sizes);
 }
 
@@ -34,6 +34,7 @@ driver::CompileOptions Golden::options() const {
   driver::CompileOptions options;
   options.batch = settings().at("batch");
   options.training.loss = isModel("regressor") ? "mean_squared_error" : "cross_entropy";
+  options.training.labelSmoothing = settings().value("label_smoothing", 0.0);
   options.training.optimizer = settings().at("optimizer");
   for (const std::string prefix : settings().at("frozen"))
     options.freeze.push_back(prefix + "*");
@@ -48,10 +49,10 @@ std::vector<double> Golden::data(int64_t batch, int64_t count) const {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t word = hashWord(kDataStream + batch, i);
-    if (isModel("gpt"))
+    if (has("vocab"))
       values.push_back(word % settings().at("vocab").get<uint32_t>());
     else
-      values.push_back(isModel("mlp") ? hashFraction(word) : hashFraction(word) * 2 - 1);
+      values.push_back(has("classes") ? hashFraction(word) : hashFraction(word) * 2 - 1);
   }
   return values;
 }
@@ -60,9 +61,9 @@ std::vector<double> Golden::labels(int64_t batch, int64_t count) const {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t word = hashWord(kLabelStream + batch, i);
-    if (isModel("mlp"))
+    if (has("classes"))
       values.push_back(word % settings().at("classes").get<uint32_t>());
-    else if (isModel("gpt"))
+    else if (has("vocab"))
       values.push_back(word % 5 == 0 ? -100.0 : (word >> 8) % settings().at("vocab").get<uint32_t>());
     else
       values.push_back(hashFraction(word) * 2 - 1);

@@ -36,6 +36,7 @@ private:
   std::vector<double> data(int64_t batch, int64_t count) const;
   std::vector<double> labels(int64_t batch, int64_t count) const;
   bool isModel(const char *name) const { return settings().at("model") == name; }
+  bool has(const char *setting) const { return settings().contains(setting); }
 
   nlohmann::json json_;
 };

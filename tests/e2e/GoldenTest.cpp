@@ -119,7 +119,7 @@ TEST_P(GoldenTest, FirstGradientsEqualPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest,
-                         testing::Values("mlp", "gpt", "adam", "sgd", "momentum", "nesterov", "linear", "frozen",
+                         testing::Values("mlp", "gpt", "llama", "bert", "vit", "adam", "sgd", "momentum", "nesterov", "linear", "frozen",
                                          "regression"),
                          [](const auto &info) { return std::string(info.param); });
 

@@ -25,6 +25,11 @@ TEST_F(GraphBuilderTest, knowsShapes) {
   EXPECT_EQ(g.shape(g.slice(x, {0, 1, 0}, {kBatch, 3, 8})), (Shape{kBatch, 2, 8}));
   const std::vector<Value> parts = g.split(x, 1, 3);
   ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(g.shape(g.concatenate({parts[0], x}, 1)), (Shape{kBatch, 8, 8}));
+  const auto table = g.ropeTable(5, 8, 10000);
+  EXPECT_EQ(g.shape(table.sin), (Shape{5, 4}));
+  const Value heads = g.input("heads", {ElementType::F32, {kBatch, 5, 2, 8}});
+  EXPECT_EQ(g.shape(g.rope(heads, table)), (Shape{kBatch, 5, 2, 8}));
   EXPECT_EQ(g.shape(parts[2]), (Shape{kBatch, 2, 8}));
   const Value w = g.parameter("w", {5, 8}, zeros());
   EXPECT_EQ(g.shape(g.matmul(x, w, 1)), (Shape{kBatch, 6, 5}));

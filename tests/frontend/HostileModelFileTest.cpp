@@ -156,8 +156,8 @@ TEST_F(HostileModelFile, ofAnotherVersionAndLayoutIsStillToldSo) {
 
 TEST_F(HostileModelFile, withUnknownEnumeratorsIsRefused) {
   ModelBytes task;
-  task.task = static_cast<file::Task>(3);
-  expectRefused(task.finish(), "the task has the unknown number 3");
+  task.task = static_cast<file::Task>(4);
+  expectRefused(task.finish(), "the task has the unknown number 4");
   ModelBytes element;
   element.element = static_cast<file::ElementType>(7);
   expectRefused(element.finish(), "an element type has the unknown number 7");

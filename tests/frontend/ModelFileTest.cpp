@@ -36,7 +36,11 @@ TEST(ModelFile, keepsEveryTaskElementTypeAndInitializer) {
     graph.parameters.push_back(
         {"initializer" + std::to_string(static_cast<int>(kind)), {ElementType::F32, {3}}, {kind, 0.25, 0.5, ""}});
   expectRoundTrip(graph);
+  graph.task = Task::MaskedLanguageModel;
+  graph.maskToken = 299;
+  expectRoundTrip(graph);
   graph.task = Task::Classification;
+  graph.maskToken = -1;
   graph.context = 0;
   expectRoundTrip(graph);
 }

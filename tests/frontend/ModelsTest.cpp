@@ -47,6 +47,8 @@ const Parameter &find(const Graph &graph, std::string_view name) {
   return *found;
 }
 
+int64_t shapeOfHidden(const Graph &llama) { return find(llama, "blocks.0.mlp.up.weight").type.shape[0]; }
+
 std::map<std::string, int> countOps(const Graph &graph) {
   std::map<std::string, int> counts;
   for (const Node &node : graph.nodes)
@@ -60,6 +62,13 @@ TEST(Models, haveTheParameterCountsOfGpt2) {
   EXPECT_EQ(parameterCount(build("gpt2-774m")), 774'030'080);
 }
 
+// Of Hugging Face's models: BERT without its segments (2 x width), whose head has the vocabulary's bias.
+TEST(Models, haveTheParameterCountsOfTheEncoders) {
+  EXPECT_EQ(parameterCount(build("vit-b16")), 86'567'656);
+  EXPECT_EQ(parameterCount(build("bert-base")), 109'514'298 - 2 * 768);
+  EXPECT_EQ(parameterCount(build("bert-large")), 335'174'458 - 2 * 1024);
+}
+
 TEST(Models, areListedAndBuiltByName) {
   std::vector<std::string_view> names;
   for (const ModelInfo &model : listModels()) {
@@ -67,7 +76,8 @@ TEST(Models, areListedAndBuiltByName) {
     EXPECT_FALSE(model.description.empty());
     EXPECT_EQ(build(model.name).name, model.name);
   }
-  EXPECT_EQ(names, (std::vector<std::string_view>{"mlp", "gpt", "gpt2-124m", "gpt2-350m", "gpt2-774m"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"mlp", "gpt", "gpt2-124m", "gpt2-350m", "gpt2-774m", "llama", "bert",
+                                                  "bert-base", "bert-large", "vit-b16"}));
 }
 
 TEST(Gpt, hasTheNamesShapesAndStartOfGpt2) {
@@ -126,6 +136,52 @@ TEST(Gpt, takesItsOptions) {
   EXPECT_EQ(countOps(graph)["attention"], 1);
 }
 
+TEST(Llama, hasItsNamesAndShapes) {
+  const Graph graph = build("llama", {.heads = 8, .vocabulary = 100, .keyHeads = 2});
+  EXPECT_EQ(graph.task, Task::LanguageModel);
+  EXPECT_EQ(graph.vocabulary, 100);
+  const auto shape = [&](std::string_view name) { return find(graph, name).type.shape; };
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(shape("wte.weight"), (Shape{100, 128}));
+  EXPECT_EQ(shape("blocks.3.attn.q.weight"), (Shape{128, 128}));
+  EXPECT_EQ(shape("blocks.3.attn.k.weight"), (Shape{32, 128}));
+  EXPECT_EQ(shape("blocks.3.attn.v.weight"), (Shape{32, 128}));
+  EXPECT_EQ(shape("blocks.3.mlp.gate.weight"), (Shape{352, 128}));
+  EXPECT_EQ(shape("blocks.3.mlp.down.weight"), (Shape{128, 352}));
+  EXPECT_EQ(shape("head.weight"), (Shape{100, 128}));
+  EXPECT_EQ(graph.parameters.size(), 1u + 4u * 9u + 2u);
+  auto ops = countOps(graph);
+  EXPECT_EQ(ops["rms_norm"], 9);
+  EXPECT_EQ(ops["rope"], 8);
+  EXPECT_EQ(ops["rope_table"], 1);
+  EXPECT_EQ(shapeOfHidden(build("llama", {.hidden = std::vector<int64_t>{40}})), 40);
+}
+
+TEST(Llama, hasAsManyKeyHeadsAsHeadsUnlessToldOtherwise) {
+  EXPECT_EQ(find(build("llama", {.heads = 8}), "blocks.0.attn.k.weight").type.shape[0], 128);
+  EXPECT_EQ(find(build("llama"), "blocks.0.attn.k.weight").type.shape[0], 64);
+}
+
+TEST(Bert, hidesTokensBehindOneThatIsNoByte) {
+  const Graph graph = build("bert");
+  EXPECT_EQ(graph.task, Task::MaskedLanguageModel);
+  EXPECT_EQ(graph.vocabulary, 257);
+  EXPECT_EQ(graph.maskToken, 256);
+  EXPECT_EQ(build("bert", {.vocabulary = 300}).maskToken, 299);
+  EXPECT_EQ(build("bert", {.vocabulary = 300, .maskToken = 7}).maskToken, 7);
+  EXPECT_EQ(build("bert-base").maskToken, 103);
+  EXPECT_EQ(graph.nodes.back().op, "add"); // the bias of the tied head
+}
+
+TEST(Vit, cutsImagesIntoPatches) {
+  const Graph graph = build("vit-b16", {.layers = 1, .image = 32, .patch = 8});
+  EXPECT_EQ(graph.task, Task::Classification);
+  EXPECT_EQ(graph.inputs, (std::vector<Input>{{"images", {ElementType::F32, {kBatch, 3, 32, 32}}}}));
+  EXPECT_EQ(find(graph, "patches.fc.weight").type.shape, (std::vector<int64_t>{768, 3 * 8 * 8}));
+  EXPECT_EQ(find(graph, "embedding.positions").type.shape, (std::vector<int64_t>{17, 768}));
+  EXPECT_EQ(find(graph, "head.fc.weight").type.shape, (std::vector<int64_t>{1000, 768}));
+}
+
 TEST(Mlp, startsAsPyTorch) {
   const Graph graph = build("mlp");
   EXPECT_EQ(graph.task, Task::Classification);
@@ -147,13 +203,25 @@ TEST(Mlp, takesItsOptions) {
 
 TEST(Models, refuseBadOptionsWithASentence) {
   EXPECT_EQ(problem("gpt5", {}),
-            "there is no built-in model 'gpt5'; there are mlp, gpt, gpt2-124m, gpt2-350m, gpt2-774m");
+            "there is no built-in model 'gpt5'; there are mlp, gpt, gpt2-124m, gpt2-350m, gpt2-774m, llama, bert, "
+            "bert-base, bert-large, vit-b16");
   EXPECT_EQ(problem("mlp", {.heads = 4}),
             "model 'mlp' has no option --heads; it has --inputs, --hidden, --classes, --dropout");
   EXPECT_EQ(problem("gpt", {.hidden = std::vector<int64_t>{4}}),
             "model 'gpt' has no option --hidden; it has --layers, --heads, --width, --context, --vocab, --dropout");
   EXPECT_EQ(problem("gpt", {.heads = 3}),
             "the width 128 is not divisible by the 3 heads; choose --width as a multiple of --heads");
+  EXPECT_EQ(problem("llama", {.heads = 4, .keyHeads = 3}),
+            "the 4 heads are not divisible by the 3 key heads; choose --heads as a multiple of --kv-heads");
+  EXPECT_EQ(problem("llama", {.heads = 4, .width = 12}),
+            "a head of 3 elements has no pairs to rotate; choose --width as an even multiple of --heads");
+  EXPECT_EQ(problem("llama", {.hidden = std::vector<int64_t>{8, 8}}),
+            "--hidden names 2 widths, but a llama has one; give one");
+  EXPECT_EQ(problem("bert", {.vocabulary = 100, .maskToken = 100}),
+            "the mask token 100 is not in the vocabulary of 100; choose --mask-token below --vocab");
+  EXPECT_EQ(problem("bert-base", {.maskToken = -1}), "--mask-token is -1; give a token of the vocabulary");
+  EXPECT_EQ(problem("vit-b16", {.image = 30}),
+            "the image of 30 x 30 is not divisible into patches of 16 x 16; choose --image as a multiple of --patch");
   EXPECT_EQ(problem("gpt", {.layers = 0}), "--layers is 0; give a number from 1 to 4096");
   EXPECT_EQ(problem("gpt", {.vocabulary = -1}), "--vocab is -1; give a number from 1 to 16777216");
   EXPECT_EQ(problem("gpt", {.width = INT64_MAX}), "--width is 9223372036854775807; give a number from 1 to 16777216");

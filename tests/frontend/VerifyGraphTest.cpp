@@ -163,6 +163,18 @@ TEST(VerifyGraph, refusesSizesThatDoNotFitTheTask) {
             "the vocabulary (or number of classes) must be from 1 to 2147483647, but it is -1");
   EXPECT_EQ(with(Task::Classification, 1, 2), "only a language model has a context, but it is 1");
   EXPECT_EQ(with(Task::Regression, 0, 1), "a regression has no classes, but their number is 1");
+  EXPECT_EQ(with(Task::MaskedLanguageModel, 1, 5), "the mask token -1 is not in the vocabulary of 5");
+  const auto masked = [](Task task, int64_t maskToken) {
+    return problem([&](Graph &g) {
+      g.task = task;
+      g.context = task == Task::Regression ? 0 : 1;
+      g.vocabulary = task == Task::Regression ? 0 : 5;
+      g.maskToken = maskToken;
+    });
+  };
+  EXPECT_EQ(masked(Task::MaskedLanguageModel, 4), "");
+  EXPECT_EQ(masked(Task::MaskedLanguageModel, 5), "the mask token 5 is not in the vocabulary of 5");
+  EXPECT_EQ(masked(Task::Regression, 4), "only a masked language model has a mask token, but it is 4");
 }
 
 TEST(VerifyGraph, refusesWeightsFilesElsewhere) {

@@ -19,6 +19,7 @@ import reference
 FLOAT32_STEPS = 10
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 SCHEDULED = {"lr": 1e-3, "schedule": 2, "min_lr_ratio": 0, "warmup_steps": 10, "weight_decay": 0.1, "clip": 1.0, **ADAM}
+QUICK = {**SCHEDULED, "lr": 3e-3, "warmup_steps": 2}
 CONSTANT = {"lr": 1e-2, "schedule": 0, "min_lr_ratio": 0, "warmup_steps": 0, "weight_decay": 0.01, "clip": 0}
 SMALL_MLP = {"model": "mlp", "inputs": 64, "hidden": [48], "classes": 10, "batch": 16}
 
@@ -38,6 +39,16 @@ def case(steps, optimizer, hyperparameters, frozen=(), **model):
 CASES = {
     "mlp": case(50, "adamw", SCHEDULED, model="mlp", inputs=784, hidden=[512, 512], classes=10, batch=16),
     "gpt": case(50, "adamw", SCHEDULED, model="gpt", layers=4, heads=4, width=128, context=16, vocab=256, batch=2),
+    "llama": case(
+        10, "adamw", QUICK, model="llama", layers=2, heads=4, kv_heads=2, width=32, hidden=[48], context=12, vocab=50, batch=2
+    ),
+    "bert": case(
+        10, "adamw", QUICK, model="bert", layers=2, heads=2, width=24, context=10, vocab=40, mask_token=39, batch=3
+    ),
+    "vit": case(
+        10, "adamw", QUICK, model="vit-b16", image=12, patch=4, layers=2, heads=2, width=24, classes=5, batch=4,
+        label_smoothing=0.1,
+    ),
     "adam": case(10, "adam", {**CONSTANT, **ADAM, "lr": 1e-3}, **SMALL_MLP),
     "sgd": case(10, "sgd", CONSTANT, **SMALL_MLP),
     "momentum": case(10, "momentum", {**CONSTANT, "momentum": 0.9}, **SMALL_MLP),

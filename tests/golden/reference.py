@@ -14,6 +14,8 @@ import struct
 import numpy
 import torch
 
+import transformer_models
+
 DATA, LABELS, PROJECTIONS, SAMPLES = 0x1000, 0x2000, 0x3000, 0x4000
 
 
@@ -184,19 +186,19 @@ def gpt(settings):
     return recipes, forward
 
 
-MODELS = {"mlp": mlp, "gpt": gpt, "regressor": regressor}
+MODELS = {"mlp": mlp, "gpt": gpt, "regressor": regressor, **transformer_models.MODELS}
 
 
 # --- Data ---
 
 
 def hashed_batch(settings, number):
-    """(data, labels) of a batch, float64 or int64. Every fifth label of the gpt, on average, is ignored."""
+    """(data, labels) of a batch, float64 or int64. Every fifth label of a language model, on average, is ignored."""
     batch, model = settings["batch"], settings["model"]
     data, labels = DATA + number, LABELS + number
-    if model == "mlp":
-        images = fractions(data, (batch, settings["inputs"]))
-        return images, (words(labels, batch) % settings["classes"]).astype(numpy.int64)
+    if "classes" in settings:
+        image = (3, settings["image"], settings["image"]) if "image" in settings else (settings["inputs"],)
+        return fractions(data, (batch, *image)), (words(labels, batch) % settings["classes"]).astype(numpy.int64)
     if model == "regressor":
         return fractions(data, (batch, 8)) * 2 - 1, fractions(labels, (batch, 3)) * 2 - 1
     count = batch * settings["context"]
@@ -231,7 +233,8 @@ def make_optimizer(name, parameters, h):
 def loss_of(settings, prediction, labels):
     if settings["model"] == "regressor":
         return torch.nn.functional.mse_loss(prediction, labels)
-    return torch.nn.functional.cross_entropy(prediction.flatten(0, -2), labels.flatten(), ignore_index=-100)
+    return torch.nn.functional.cross_entropy(prediction.flatten(0, -2), labels.flatten(), ignore_index=-100,
+                                             label_smoothing=settings.get("label_smoothing", 0.0))
 
 
 def initial_parameters(settings):

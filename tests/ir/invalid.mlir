@@ -63,3 +63,43 @@ func.func @dropout(%a: tensor<2xf32>) {
   %0 = tape.dropout %a rate 1.0 : tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @groups(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x2x4xf32>) {
+  // expected-error@+1 {{the heads of the query are a multiple of those of the key}}
+  %0, %1 = tape.attention %q, %k, %k {causal = true, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>
+  return
+}
+
+// -----
+
+func.func @slice(%a: tensor<2x3xf32>) {
+  // expected-error@+1 {{cannot slice 'tensor<2x3xf32>' from [0, 2] to [2, 4]}}
+  %0 = tape.slice %a from [0, 2] to [2, 4] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate(%a: tensor<2x3xf32>, %b: tensor<3x3xf32>) {
+  // expected-error@+1 {{cannot concatenate 'tensor<2x3xf32>' and 'tensor<3x3xf32>' along dimension 1}}
+  %0 = tape.concatenate %a, %b dim 1 : tensor<2x3xf32>, tensor<3x3xf32>
+  return
+}
+
+// -----
+
+func.func @rope(%x: tensor<2x5x3x4xf32>, %table: tensor<4x2xf32>) {
+  // expected-error@+1 {{rope needs [batch, tokens, heads, even size] and tables [tokens, size / 2]}}
+  %0 = tape.rope %x, %table, %table : (tensor<2x5x3x4xf32>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<2x5x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @smoothing(%x: tensor<2x3xf32>, %labels: tensor<2xi32>) {
+  // expected-error@+1 {{smoothing 1.000000e+00 is not in [0, 1)}}
+  %0, %1 = tape.cross_entropy %x, %labels ignore -100 {smoothing = 1.0} : tensor<2x3xf32>, tensor<2xi32>
+  return
+}

@@ -7,7 +7,7 @@ const std::vector<Sample> &allSamples() {
     std::vector<Sample> all;
     for (auto family :
          {attentionSamples, elementwiseSamples, embeddingSamples, fusionSamples, lossSamples, matMulSamples,
-          normalizationSamples, optimizerSamples, randomSamples, reductionSamples, shapeSamples}) {
+          normalizationSamples, optimizerSamples, randomSamples, reductionSamples, rotarySamples, shapeSamples}) {
       std::vector<Sample> samples = family();
       all.insert(all.end(), samples.begin(), samples.end());
     }

@@ -51,6 +51,7 @@ std::vector<Sample> normalizationSamples();
 std::vector<Sample> optimizerSamples();
 std::vector<Sample> randomSamples();
 std::vector<Sample> reductionSamples();
+std::vector<Sample> rotarySamples();
 std::vector<Sample> shapeSamples();
 
 /// Element `i` of an array, or the only one of a scalar.

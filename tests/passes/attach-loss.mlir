@@ -1,4 +1,5 @@
 // RUN: tapeout-opt %s --split-input-file --tape-attach-loss | FileCheck %s
+// RUN: tapeout-opt %s --split-input-file --tape-attach-loss=label-smoothing=0.1 | FileCheck %s --check-prefix=SMOOTH
 // RUN: tapeout-opt %s --split-input-file --tape-attach-loss=loss=mean_squared_error | FileCheck %s --check-prefix=MSE
 
 // The loss is the sum over counted positions divided by their number, never less than one.
@@ -15,6 +16,11 @@
 // CHECK-LABEL: func.func @evaluate
 // CHECK-SAME:  {tape.name = "loss_sum"}
 // CHECK-NOT:   @forward
+// Labels are smoothed while training only: evaluations stay comparable.
+// SMOOTH-LABEL: func.func @step
+// SMOOTH:       tape.cross_entropy %{{.*}} ignore -100 {smoothing = 1.000000e-01 : f64}
+// SMOOTH-LABEL: func.func @evaluate
+// SMOOTH-NOT:   smoothing
 // MSE-LABEL:   func.func @step
 // MSE-SAME:    tensor<2x4xf32> {tape.name = "labels"
 // MSE:         tape.subtract

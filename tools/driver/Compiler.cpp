@@ -27,7 +27,7 @@ using namespace mlir;
 
 namespace tapeout::driver {
 
-int64_t defaultBatch(frontend::Task task) { return task == frontend::Task::LanguageModel ? 12 : 64; }
+int64_t defaultBatch(frontend::Task task) { return frontend::readsTokens(task) ? 12 : 64; }
 
 std::map<Hyperparameter, double> hyperparameterDefaults(const CompileOptions &options) {
   const std::string &optimizer = options.training.optimizer;
@@ -174,6 +174,7 @@ Status Compilation::writeExecutable(const std::string &runner, const std::string
     info.batch = options_.batch;
     info.context = graph_.context;
     info.vocabulary = graph_.vocabulary;
+    info.maskToken = graph_.maskToken;
     info.ignoreIndex = options_.training.ignoreIndex;
     info.target = "cpu";
     info.options = options_.describe;

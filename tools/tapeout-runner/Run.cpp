@@ -189,13 +189,13 @@ Result<std::unique_ptr<DataLoader>> Run::openData(bool evaluation) {
   DataSpec spec = dataSpecOf(plan_, *program);
   spec.dataPath = evaluation ? options_.evalData : options_.data;
   spec.labelsPath = evaluation ? options_.evalLabels : options_.labels;
-  bool needsLabels = spec.task != DataTask::LanguageModel;
+  bool needsLabels = !readsTokens(spec.task);
   if (needsLabels && spec.labelsPath.empty())
     return Status::error(ExitCode::MissingInput,
                          fmt::format("this model needs labels beside {}; give a .npy file with {}",
                                      evaluation ? "--eval-data" : "--data", evaluation ? "--eval-labels" : "--labels"));
   if (!needsLabels && !spec.labelsPath.empty())
-    return Status::error(ExitCode::Usage, fmt::format("{}: the labels of a language model are the tokens that follow; "
+    return Status::error(ExitCode::Usage, fmt::format("{}: the labels of a language model are tokens of its data; "
                                                       "leave the option out",
                                                       evaluation ? "--eval-labels" : "--labels"));
   spec.seed = seed_;

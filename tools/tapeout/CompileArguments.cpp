@@ -18,6 +18,7 @@ void CompileArguments::addTo(CLI::App &command) {
       ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "nesterov"}));
   command.add_option("--loss", loss, "Default: what the model's task needs")
       ->check(CLI::IsMember({"cross_entropy", "mean_squared_error"}));
+  command.add_option("--label-smoothing", labelSmoothing, "Share of the target that all classes divide among them (cross_entropy)");
   command.add_option("--freeze", freeze, "Parameters that are not trained: name patterns with * and ?");
   command.add_option("--no-decay", noDecay, "Parameters without weight decay: name patterns with * and ?");
   command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
@@ -81,6 +82,11 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   bool regression = graph.task == frontend::Task::Regression;
   result.training.loss = !loss.empty() ? loss : regression ? "mean_squared_error" : "cross_entropy";
   result.training.ignoreIndex = graph.ignoreIndex;
+  TAPEOUT_RETURN_IF_ERROR(checkRange("--label-smoothing", labelSmoothing, 0, 1));
+  result.training.labelSmoothing = labelSmoothing.value_or(0);
+  if (result.training.labelSmoothing > 0 && result.training.loss != "cross_entropy")
+    return Status::error(ExitCode::BadConfig, fmt::format("--label-smoothing smooths the labels of cross_entropy, but the loss "
+                                                          "is {}; leave the option out", result.training.loss));
   result.training.optimizer = optimizer;
   result.training.noDecay = noDecay;
   result.training.fusion = !noFusion;
@@ -131,6 +137,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
       return Status::error(ExitCode::BadConfig, fmt::format("the optimizer {} has no hyperparameter {}", optimizer,
                                                             kHyperparameterNames[static_cast<size_t>(name)]));
   result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", target, result.batch, optimizer, result.training.loss);
+  if (result.training.labelSmoothing > 0)
+    result.describe += fmt::format(" --label-smoothing {}", result.training.labelSmoothing);
   if (noFusion)
     result.describe += " --no-fusion";
   for (const std::string &pattern : freeze)

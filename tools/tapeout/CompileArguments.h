@@ -26,7 +26,7 @@ struct CompileArguments {
   std::string target = "cpu", optimizer = "adamw", loss, schedule;
   std::optional<int64_t> batch;
   std::vector<std::string> freeze, noDecay;
-  std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed;
+  std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
   unsigned threads = 0;
   bool noFusion = false;
   std::string saveIr;

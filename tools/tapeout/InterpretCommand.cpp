@@ -35,6 +35,7 @@ Result<std::unique_ptr<rt::DataLoader>> openData(const InterpretArguments &argum
   spec.batch = input.options.batch;
   spec.context = input.graph.context;
   spec.vocabulary = input.graph.vocabulary;
+  spec.maskToken = input.graph.maskToken;
   spec.ignoreIndex = input.options.training.ignoreIndex;
   spec.seed = static_cast<uint64_t>(driver::hyperparameterDefaults(input.options)[Hyperparameter::Seed]);
   spec.shuffle = !arguments.sequential;

@@ -18,16 +18,20 @@ struct Case {
   size_t batch, queries, keys, heads, size;
   bool causal = false;
   double dropout = 0;
+  size_t group = 1; // heads of the query per head of the keys
 
-  std::vector<int64_t> shape(size_t tokens) const {
+  std::vector<int64_t> shape(size_t tokens, size_t heads) const {
     return {int64_t(batch), int64_t(tokens), int64_t(heads), int64_t(size)};
   }
   double scale() const { return 1 / std::sqrt(double(size)); }
 };
 
 Arrays attention(const Case &c, const Arrays &x) {
-  auto element = [&](size_t b, size_t tokens, size_t token, size_t head, size_t i) {
-    return ((b * tokens + token) * c.heads + head) * c.size + i;
+  auto element = [&](size_t b, size_t token, size_t head, size_t i) {
+    return ((b * c.queries + token) * c.heads + head) * c.size + i;
+  };
+  auto keyElement = [&](size_t b, size_t token, size_t head, size_t i) {
+    return ((b * c.keys + token) * (c.heads / c.group) + head / c.group) * c.size + i;
   };
   Arrays result = {std::vector<double>(x[0].size()), std::vector<double>(c.batch * c.heads * c.queries)};
   for (size_t b = 0; b < c.batch; ++b)
@@ -39,7 +43,7 @@ Arrays attention(const Case &c, const Arrays &x) {
         for (size_t k = 0; k < visible; ++k) {
           double score = 0;
           for (size_t i = 0; i < c.size; ++i)
-            score += x[0][element(b, c.queries, q, h, i)] * x[1][element(b, c.keys, k, h, i)];
+            score += x[0][element(b, q, h, i)] * x[1][keyElement(b, k, h, i)];
           sum += weights.emplace_back(std::exp(score * c.scale()));
         }
         result[1][row] = std::log(sum);
@@ -49,15 +53,15 @@ Arrays attention(const Case &c, const Arrays &x) {
           if (philox4x32(counter, philoxKey(uint64_t(kSeed)))[0] < c.dropout * 0x1p32)
             continue;
           for (size_t i = 0; i < c.size; ++i)
-            result[0][element(b, c.queries, q, h, i)] +=
-                probability / (1 - c.dropout) * x[2][element(b, c.keys, k, h, i)];
+            result[0][element(b, q, h, i)] += probability / (1 - c.dropout) * x[2][keyElement(b, k, h, i)];
         }
       }
   return result;
 }
 
 Sample sample(std::string name, Case c) {
-  std::vector<Input> inputs = {floats(c.shape(c.queries)), floats(c.shape(c.keys)), floats(c.shape(c.keys))};
+  std::vector<Input> inputs = {floats(c.shape(c.queries, c.heads)), floats(c.shape(c.keys, c.heads / c.group)),
+                               floats(c.shape(c.keys, c.heads / c.group))};
   if (c.dropout > 0) {
     inputs.push_back(scalar("i64", kSeed));
     inputs.push_back(scalar("i64", kStep));
@@ -82,6 +86,9 @@ std::vector<Sample> attentionSamples() {
       sample("one_token", {1, 1, 1, 1, 3, true}),
       sample("dropout", {2, 3, 7, 2, 4, false, 0.3}),
       sample("causal_dropout", {1, 6, 6, 2, 3, true, 0.25}),
+      sample("grouped", {2, 3, 5, 4, 2, false, 0, 2}),
+      sample("one_key_head", {1, 4, 4, 3, 3, true, 0, 3}),
+      sample("grouped_dropout", {2, 4, 4, 6, 2, true, 0.25, 2}),
       // Its values are checked by the finite differences of attention.
       {"attention_grad",
        {floats(shape), floats(shape), floats(shape), floats(shape), floats({2, 2, 3}, 3, 4), floats(shape)},

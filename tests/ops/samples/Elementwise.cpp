@@ -40,6 +40,7 @@ Sample geluGrad(std::string kind, Function2 f) {
           [f](const Arrays &x) { return mapBinary(x, f); }};
 }
 
+double silu(double x) { return 0.5 * x * (1 + std::tanh(0.5 * x)); }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double geluErf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
@@ -111,6 +112,15 @@ std::vector<Sample> elementwiseSamples() {
   samples.push_back(unary<LogisticOp>("logistic", [](double x) { return 1 / (1 + std::exp(-x)); }));
   samples.push_back(unary<SoftplusOp>("softplus", softplus, -40, 40));
   samples.push_back(unary<ReluOp>("relu", [](double x) { return x > 0 ? x : 0; }));
+  samples.push_back(unary<SiluOp>("silu", silu, -20, 20));
+  samples.push_back({"silu_grad", {floats({17}, -9, 9), floats({17})},
+                     [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SiluGradOp>(t.loc(), x[0], x[1]); },
+                     [](const Arrays &x) {
+                       return mapBinary(x, [](double x, double dy) { // by the derivative of tanh
+                         double t = std::tanh(0.5 * x);
+                         return dy * (0.5 * (1 + t) + 0.25 * x * (1 - t * t));
+                       });
+                     }});
   samples.push_back(gelu("tanh", geluTanh));
   samples.push_back(gelu("none", geluErf));
   samples.push_back(geluGrad("tanh", [](double x, double dy) {

@@ -49,6 +49,29 @@ Arrays layerNorm(const Arrays &x) {
   return result;
 }
 
+Arrays rmsNorm(const Arrays &x) {
+  size_t width = x[1].size();
+  Arrays result(2);
+  for (size_t row = 0; row < x[0].size(); row += width) {
+    double squares = 0;
+    for (size_t i = 0; i < width; ++i)
+      squares += x[0][row + i] * x[0][row + i];
+    double size = std::sqrt(squares / width + kEpsilon);
+    for (size_t i = 0; i < width; ++i)
+      result[0].push_back(x[0][row + i] / size * x[1][i]);
+    result[1].push_back(1 / size);
+  }
+  return result;
+}
+
+Sample rmsNormSample(std::string name, std::vector<int64_t> shape) {
+  return {"rms_norm_" + name, {floats(shape), floats({shape.back()})},
+          [](TapeBuilder &t, ValueRange x) -> Value {
+            return t.builder().create<RmsNormOp>(t.loc(), x[0], x[1], APFloat(kEpsilon)).getResult();
+          },
+          rmsNorm};
+}
+
 Sample layerNormSample(std::string name, std::vector<int64_t> shape) {
   return {"layer_norm_" + name, {floats(shape), floats({shape.back()}), floats({shape.back()})},
           [](TapeBuilder &t, ValueRange x) -> Value {
@@ -79,6 +102,24 @@ std::vector<Sample> normalizationSamples() {
            for (size_t i = row; i < row + 3; ++i)
              result[0].push_back(x[0][i] * (x[1][i] - sum));
          }
+         return result;
+       }},
+      rmsNormSample("rows", {5, 7}),
+      rmsNormSample("tokens", {2, 3, 8}),
+      rmsNormSample("vector", {16}),
+      // Its values are checked by the finite differences of rms_norm.
+      {"rms_norm_grad", {floats({3, 5}), floats({5}), floats({3}, 0.5, 2), floats({3, 5})},
+       [](TapeBuilder &t, ValueRange x) -> Value {
+         return t.builder().create<RmsNormGradOp>(t.loc(), x[0], x[1], x[2], x[3]);
+       }},
+      {"rms_norm_param_grad", {floats({3, 5}), floats({3}, 0.5, 2), floats({3, 5})},
+       [](TapeBuilder &t, ValueRange x) -> Value {
+         return t.builder().create<RmsNormParamGradOp>(t.loc(), x[0], x[1], x[2]);
+       },
+       [](const Arrays &x) {
+         Arrays result(1, std::vector<double>(5));
+         for (size_t i = 0; i < 15; ++i)
+           result[0][i % 5] += x[2][i] * x[0][i] * x[1][i / 5];
          return result;
        }},
       layerNormSample("rows", {5, 7}),
