@@ -121,23 +121,6 @@ WorkUnits buildUnequalParts(KernelBuilder &kernel, const KernelFrame &frame, tap
   return {rows, length};
 }
 
-// A unit is a row of the result: what is before the dimension.
-WorkUnits buildUnequalParts(KernelBuilder &kernel, const KernelFrame &frame, tape::ConcatenateOp op) {
-  int64_t rows = 1, length = 1;
-  for (auto [d, extent] : llvm::enumerate(tape::shapeOf(op.getResult())))
-    (int64_t(d) < int64_t(op.getDimension()) ? rows : length) *= extent;
-  Type element = tape::elementOf(op.getResult());
-  kernel.loop(frame.begin, frame.end, 1, [&](Value row) {
-    Value to = kernel.multiply(row, length);
-    for (auto [part, operand] : llvm::enumerate(op.getOperands())) {
-      int64_t elements = tape::elementCount(operand.getType()) / rows;
-      kernel.copy(frame.operands[part], kernel.multiply(row, elements), frame.results[0], to, element, elements);
-      to = kernel.add(to, kernel.integer(elements));
-    }
-  });
-  return {rows, length};
-}
-
 WorkUnits buildConcatenate(KernelBuilder &kernel, const KernelFrame &frame, tape::ConcatenateOp op) {
   Type element = tape::elementOf(op.getResult());
   if (!llvm::all_equal(op.getOperands().getTypes()))
