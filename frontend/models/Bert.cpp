@@ -13,7 +13,8 @@ constexpr double kDeviation = 0.02;
 class Bert {
 public:
   Bert(std::string name, const BertSizes &sizes)
-      : g_(std::move(name), Task::MaskedLanguageModel), encoder_(g_, sizes.heads, kDeviation, sizes.dropout), sizes_(sizes) {}
+      : g_(std::move(name), Task::MaskedLanguageModel), encoder_(g_, sizes.heads, kDeviation, sizes.dropout),
+        sizes_(sizes) {}
 
   Graph build() {
     const Value tokens = g_.input("tokens", {ElementType::I32, {kBatch, sizes_.context}});

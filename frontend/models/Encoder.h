@@ -5,8 +5,8 @@
 
 namespace tapeout::frontend {
 
-/// Parts of a transformer block whose tokens all see each other: attention and a wide MLP with exact GELU. Weights start
-/// from a normal distribution, biases from zero.
+/// Parts of a transformer block whose tokens all see each other: attention and a wide MLP with exact GELU. Weights
+/// start from a normal distribution, biases from zero.
 class Encoder {
 public:
   Encoder(GraphBuilder &builder, int64_t heads, double deviation, double dropout)

@@ -72,7 +72,7 @@ constexpr Preset<GptSizes> kGptPresets[] = {
 };
 
 constexpr Preset<BertSizes> kBertPresets[] = {
-    {"bert", "BERT of any size (default: 4 layers, 4 heads, width 128, context 64, vocabulary 257: bytes and the mask)", {}},
+    {"bert", "BERT of any size (default: 4 layers, 4 heads, width 128, context 64, vocabulary 257: bytes, mask)", {}},
     {"bert-base", "BERT base (12 layers, 12 heads, width 768, context 512)", {12, 12, 768, 512, 30522, 103, 0}},
     {"bert-large", "BERT large (24 layers, 16 heads, width 1024, context 512)", {24, 16, 1024, 512, 30522, 103, 0}},
 };
@@ -141,7 +141,8 @@ Result<Graph> makeMlp(std::string_view name, const ModelOptions &options) {
 
 Status verifyHeads(int64_t width, int64_t heads) {
   if (width % heads != 0)
-    return usage("the width {} is not divisible by the {} heads; choose --width as a multiple of --heads", width, heads);
+    return usage("the width {} is not divisible by the {} heads; choose --width as a multiple of --heads", width,
+                 heads);
   return Status::ok();
 }
 
@@ -189,7 +190,8 @@ Result<Graph> makeVit(const ModelOptions &options) {
   TAPEOUT_RETURN_IF_ERROR(apply(kVitSizeOptions, options, sizes));
   TAPEOUT_RETURN_IF_ERROR(verifyHeads(sizes.width, sizes.heads));
   if (sizes.image % sizes.patch != 0)
-    return usage("the image of {0} x {0} is not divisible into patches of {1} x {1}; choose --image as a multiple of --patch",
+    return usage("the image of {0} x {0} is not divisible into patches of {1} x {1}; choose --image as a multiple of "
+                 "--patch",
                  sizes.image, sizes.patch);
   return buildVit(std::string(kVit), sizes);
 }

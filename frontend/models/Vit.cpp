@@ -14,7 +14,8 @@ constexpr int64_t kChannels = 3;
 class Vit {
 public:
   Vit(std::string name, const VitSizes &sizes)
-      : g_(std::move(name), Task::Classification), encoder_(g_, sizes.heads, kDeviation, sizes.dropout), sizes_(sizes) {}
+      : g_(std::move(name), Task::Classification), encoder_(g_, sizes.heads, kDeviation, sizes.dropout),
+        sizes_(sizes) {}
 
   Graph build() {
     const Value images = g_.input("images", {ElementType::F32, {kBatch, kChannels, sizes_.image, sizes_.image}});
@@ -38,7 +39,8 @@ private:
     const int64_t count = sizes_.image / sizes_.patch, patch = sizes_.patch;
     const Value cut = g_.reshape(images, {kBatch, kChannels, count, patch, count, patch});
     const Value ordered = g_.transpose(cut, {0, 2, 4, 1, 3, 5});
-    return encoder_.linear("fc", g_.reshape(ordered, {kBatch, count * count, kChannels * patch * patch}), sizes_.width);
+    const Value rows = g_.reshape(ordered, {kBatch, count * count, kChannels * patch * patch});
+    return encoder_.linear("fc", rows, sizes_.width);
   }
 
   /// Puts the class token before the patches.
@@ -51,8 +53,8 @@ private:
 
   Value head(Value x) {
     const auto scope = g_.scope("head");
-    const Value token = g_.slice(x, {0, 0, 0}, {kBatch, 1, sizes_.width});
-    return encoder_.linear("fc", g_.layerNorm("ln", g_.reshape(token, {kBatch, sizes_.width}), kEpsilon), sizes_.classes);
+    const Value token = g_.reshape(g_.slice(x, {0, 0, 0}, {kBatch, 1, sizes_.width}), {kBatch, sizes_.width});
+    return encoder_.linear("fc", g_.layerNorm("ln", token, kEpsilon), sizes_.classes);
   }
 
   GraphBuilder g_;

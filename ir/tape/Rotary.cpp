@@ -86,8 +86,10 @@ void RopeOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   Value first = read(0), second = read(half);
   Value cos = t.broadcast(getCos(), shape, {1, 4}), sin = t.broadcast(getSin(), shape, {1, 4});
   Value inFirst = t.compare("eq", t.iota(shape, 3), t.constant(b.getI32Type(), 0));
-  Value turned = t.select(inFirst, t.sub(t.mul(first, cos), t.mul(second, sin)), t.add(t.mul(second, cos), t.mul(first, sin)));
-  results.push_back(t.reshape(turned, x));
+  Value firstCos = t.mul(first, cos), secondSin = t.mul(second, sin);
+  Value secondCos = t.mul(second, cos), firstSin = t.mul(first, sin);
+  Value newFirst = t.sub(firstCos, secondSin), newSecond = t.add(secondCos, firstSin);
+  results.push_back(t.reshape(t.select(inFirst, newFirst, newSecond), x));
 }
 
 // By sequences, positions or heads; linear in what is turned.

@@ -91,6 +91,7 @@ func.func @concatenate(%a: tensor<2x3xf32>, %b: tensor<3x3xf32>) {
 // -----
 
 func.func @rope(%x: tensor<2x5x3x4xf32>, %table: tensor<4x2xf32>) {
+  // expected-error@+2 {{failed to infer returned types}}
   // expected-error@+1 {{rope needs [batch, tokens, heads, even size] and tables [tokens, size / 2]}}
   %0 = tape.rope %x, %table, %table : (tensor<2x5x3x4xf32>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<2x5x3x4xf32>
   return

@@ -18,9 +18,9 @@
 // CHECK-NOT:   @forward
 // Labels are smoothed while training only: evaluations stay comparable.
 // SMOOTH-LABEL: func.func @step
-// SMOOTH:       tape.cross_entropy %{{.*}} ignore -100 {smoothing = 1.000000e-01 : f64}
+// SMOOTH:       tape.cross_entropy %{{.*}} ignore -100 {smoothing = 1.000000e-01 : f64,
 // SMOOTH-LABEL: func.func @evaluate
-// SMOOTH-NOT:   smoothing
+// SMOOTH:       tape.cross_entropy %{{.*}} ignore -100 :
 // MSE-LABEL:   func.func @step
 // MSE-SAME:    tensor<2x4xf32> {tape.name = "labels"
 // MSE:         tape.subtract
