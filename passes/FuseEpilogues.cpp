@@ -31,7 +31,10 @@ bool givesOneMatrix(const tape::StridedMatmul &product) {
 bool keepsRows(Operation *view, uint64_t columns) {
   if (isa<tape::ReshapeOp, tape::ConstantOp>(view) || tape::rankOf(view->getResult(0)) == 0)
     return true;
-  auto access = cast<tape::AccessOpInterface>(view).getAccess();
+  auto strided = dyn_cast<tape::AccessOpInterface>(view);
+  if (!strided)
+    return false;
+  auto access = strided.getAccess();
   Value operand = view->getOperand(0);
   if (!access || !(isa<BlockArgument>(operand) || operand.getDefiningOp<tape::ConstantOp>())) // a view of a view may cut anywhere
     return false;

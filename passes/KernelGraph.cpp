@@ -19,7 +19,10 @@ tape::FusionKind kindOf(Operation *op) { return cast<tape::FactsOpInterface>(op)
 } // namespace
 
 bool isView(Operation *op) {
-  return op && (isa<tape::ConstantOp>(op) || (isa<tape::AccessOpInterface>(op) && kindOf(op) == tape::FusionKind::Injective));
+  if (!op || !isa<tape::FactsOpInterface>(op))
+    return false;
+  bool isGenerated = op->getNumOperands() == 0 && kindOf(op) == tape::FusionKind::Elementwise; // constant, iota
+  return isGenerated || (isa<tape::AccessOpInterface>(op) && kindOf(op) == tape::FusionKind::Injective);
 }
 
 bool readsMemory(Operation *op) {
@@ -91,14 +94,23 @@ struct TracedOperand {
   std::vector<uint64_t> cuts = {}; ///< see FusionNode; {1}: anywhere
 };
 
+std::vector<uint64_t> iotaCuts(tape::IotaOp iota) {
+  SmallVector<int64_t> strides(iota.getShape().size(), 0);
+  strides[iota.getDimension()] = 1;
+  return cutsOf(iota.getShape(), strides);
+}
+
 TracedOperand trace(Value value, const KernelGraph &graph) {
   TracedOperand traced{value};
   while (Operation *view = traced.source.getDefiningOp()) {
     if (!graph.isReadThrough(view))
       break;
     traced.source = view->getNumOperands() == 0 ? Value() : view->getOperand(0);
-    if (!traced.source)
+    if (!traced.source) {
+      if (auto iota = dyn_cast<tape::IotaOp>(view); iota && iota.getShape().size() > 1)
+        traced.cuts = traced.cuts.empty() ? iotaCuts(iota) : std::vector<uint64_t>{1};
       break;
+    }
     if (isa<tape::ReshapeOp>(view))
       continue;
     if (traced.kind != EdgeKind::Other)
@@ -144,11 +156,8 @@ private:
     }
     node.phase = phaseOf(op);
     node.usedOutside = llvm::any_of(op->getResults(), [&](Value result) { return readFromMemory_.contains(result); });
-    if (auto iota = dyn_cast<tape::IotaOp>(op)) {
-      SmallVector<int64_t> strides(iota.getShape().size(), 0);
-      strides[iota.getDimension()] = 1;
-      node.cuts = cutsOf(iota.getShape(), strides);
-    }
+    if (auto iota = dyn_cast<tape::IotaOp>(op))
+      node.cuts = iotaCuts(iota);
     if (readsMemory(op)) {
       for (Value value : memoryRead(op))
         addEdges(node, {value, EdgeKind::Other});
@@ -203,7 +212,9 @@ private:
 
   uint32_t phaseOf(Operation *op) {
     auto phase = op->getAttrOfType<StringAttr>(tape::kPhaseAttr);
-    return phases_.try_emplace(phase ? phase.getValue() : "", phases_.size()).first->second;
+    StringRef name = phase ? phase.getValue() : "";
+    // The backward phase begins where the loss ends: the gradient of the logits may be computed with it.
+    return phases_.try_emplace(name == "loss" ? "backward" : name, phases_.size()).first->second;
   }
 
   KernelGraph graph_;

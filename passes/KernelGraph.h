@@ -11,7 +11,7 @@
 
 namespace tapeout {
 
-/// Read through by whoever uses it: a constant, or an op whose result is its operand in another order.
+/// Read through by whoever uses it: made of nothing (a constant, an iota), or an operand's elements in another order.
 bool isView(mlir::Operation *op);
 /// What becomes no instruction outside of groups: a reshape, and what products read and write through (ir/tape/Strided.h).
 bool isElided(mlir::Operation *op);

@@ -315,7 +315,7 @@ Status Checker::checkProgramContract(const plan::Program &program) const {
   for (std::string_view output : required)
     if (!findNamed(program.outputs(), output))
       return bad("program '{}' lacks the output '{}'", name, output);
-  if (name == "predict")
+  if (required.empty() || name == "predict")
     return Status::ok();
   for (const plan::NamedSlot *named : orEmpty(program.outputs()))
     if (elementCount(slot(named->slot())) != 1)

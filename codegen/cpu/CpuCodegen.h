@@ -5,8 +5,8 @@
 // lanes, no contraction, fma only where a body says so. Both give the same bits, for every division of the units.
 //
 // Arguments are dense row-major buffers of f32, f64, i32, i64 and i1 (one byte, 0 or 1), aligned to 64 bytes. A result
-// of an elementwise kernel may be the very buffer of an operand of the same type, unless a transposition reads that
-// operand; otherwise results overlap nothing.
+// may be the very buffer of an operand of the same element size that the kernel reads element by element, or row by row;
+// otherwise results overlap nothing.
 // exp, log, tanh and erf of f32 are computed here (MathExpansion.h); functions of f64 call the C library.
 #pragma once
 

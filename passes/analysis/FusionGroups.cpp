@@ -42,16 +42,26 @@ public:
     }
   }
 
-  /// Tries every edge once, last consumer first: its producers are then still close to it.
+  /// Tries every edge once, those of the largest kernels first: what they read twice costs most, and a small one that
+  /// joined another small one could not join them any more. Then last consumers first, whose producers are still close.
   void mergeAlongEdges() {
+    struct Candidate {
+      uint64_t elements;
+      uint32_t producer, consumer;
+    };
+    std::vector<Candidate> candidates;
     for (uint32_t consumer = nodes_.size(); consumer-- > 0;)
-      for (const FusionEdge &edge : nodes_[consumer].operands) {
-        uint32_t a = groupOf_[edge.producer], b = groupOf_[consumer];
-        if (a == b)
-          continue;
-        if (auto space = mergedSpace(a, b); space && cutsFit(a, b, *space))
-          tryMerge(a, b, *space);
-      }
+      for (const FusionEdge &edge : nodes_[consumer].operands)
+        candidates.push_back({std::max(nodes_[edge.producer].elements, nodes_[consumer].elements), edge.producer, consumer});
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate &a, const Candidate &b) { return a.elements > b.elements; });
+    for (const Candidate &candidate : candidates) {
+      uint32_t a = groupOf_[candidate.producer], b = groupOf_[candidate.consumer];
+      if (a == b)
+        continue;
+      if (auto space = mergedSpace(a, b); space && cutsFit(a, b, *space))
+        tryMerge(a, b, *space);
+    }
   }
 
   /// Column reductions of one shape that read the same value read it once.

@@ -115,14 +115,6 @@ TEST_F(FusionTest, GroupsOfRandomGraphsComputeTheSame) {
   }
 }
 
-TEST_F(FusionTest, KernelsOfRandomGraphsGiveTheSameBits) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    TestModule graph = makeGraph(*context_, seed);
-    addCase("seed " + std::to_string(seed), graph, makeRandomGraphArguments(graph.function, seed));
-  }
-  checkAll(1e-4);
-}
-
 // Every row count and width around the 16 lanes and the 64 partial results of a row.
 void forEachSize(const std::function<void(int64_t rows, int64_t columns, const std::string &size)> &visit) {
   for (int64_t rows : {1, 3, 17})

@@ -78,14 +78,12 @@ func.func @bias_gelu(%x: tensor<4x8xf32>, %b: tensor<8xf32>) -> tensor<4x8xf32> 
 
 // -----
 
-// The loss is one kernel, its gradient, of another phase, one more; the class numbers are computed before each.
+// A loss in the forward phase is one kernel, its gradient, of another phase, one more; each counts the classes itself.
 // CHECK-LABEL: @loss(
-// CHECK: %[[CLASSES:.*]] = tape.fusion()
-// CHECK: %[[LOSS:.*]]:2 = tape.fusion(%arg0, %[[CLASSES]], %arg1)
+// CHECK: %[[LOSS:.*]]:2 = tape.fusion(%arg0, %arg1)
 // CHECK: tape.reduce "max"
 // CHECK-COUNT-2: tape.reduce "sum"
-// CHECK: %[[AGAIN:.*]] = tape.fusion() attributes {tape.phase = "backward"}
-// CHECK: %[[GRADIENT:.*]] = tape.fusion(%arg0, %[[LOSS]]#0, %[[AGAIN]], %arg1, %arg2) attributes {tape.phase = "backward"}
+// CHECK: %[[GRADIENT:.*]] = tape.fusion(%arg0, %[[LOSS]]#0, %arg1, %arg2) attributes {tape.phase = "backward"}
 // CHECK-NOT: tape.fusion
 // CHECK: return %[[LOSS]]#1, %[[GRADIENT]]
 func.func @loss(%x: tensor<4x8xf32>, %labels: tensor<4xi32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>) {
@@ -131,6 +129,24 @@ func.func @cut(%x: tensor<2x6xf32>, %b: tensor<6xf32>) -> tensor<f32> {
   %p = tape.multiply %x, %v : tensor<2x6xf32>, tensor<2x6xf32>
   %s = tape.reduce "sum" %p over [0, 1] : tensor<2x6xf32>
   return %s : tensor<f32>
+}
+
+// -----
+
+// The loss and the gradient of its logits are one kernel, which reads the logits from one place; the mean is another.
+// CHECK-LABEL: @loss_and_gradient(
+// CHECK-NEXT: %[[L:.*]]:2 = tape.fusion(%arg0, %arg1, %arg2) attributes {tape.phase = "loss"} : (tensor<4x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<4xf32>, tensor<4x8xf32>) {
+// CHECK: tape.reduce "max"
+// CHECK-COUNT-2: tape.reduce "sum"
+// CHECK: tape.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: tape.fusion(%arg1, %[[L]]#0) attributes {tape.phase = "loss"} : (tensor<4xi32>, tensor<4xf32>) -> tensor<f32> {
+func.func @loss_and_gradient(%x: tensor<4x8xf32>, %labels: tensor<4xi32>, %scale: tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>) {
+  %losses, %lse = tape.cross_entropy %x, %labels ignore -100 {tape.phase = "loss"} : tensor<4x8xf32>, tensor<4xi32>
+  %sum = tape.reduce "sum" %losses over [0] {tape.phase = "loss"} : tensor<4xf32>
+  %g = tape.broadcast_in_dim %scale to [4] dims [] {tape.phase = "backward"} : tensor<f32>
+  %dx = tape.cross_entropy_grad %x, %labels, %lse, %g ignore -100 {tape.phase = "backward"} : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  return %sum, %dx : tensor<f32>, tensor<4x8xf32>
 }
 
 // -----

@@ -1,0 +1,192 @@
+// Random graphs and their gradients, all the way: fused and unfused plans run by the executor give the same bits, and the
+// values of the reference interpreter. Covers what only a plan has: products that read and write in place, epilogues,
+// results over dead operands, memory that is reused.
+#include "codegen/PlanWriter.h"
+#include "codegen/cpu/CpuCodegen.h"
+#include "ir/plan/Plan.h"
+#include "ir/tape/Shape.h"
+#include "passes/Passes.h"
+#include "runtime/Executor.h"
+#include "runtime/plan_generated.h"
+#include "tests/ops/RandomGraph.h"
+
+#include "runtime/base/Hyperparameters.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "gtest/gtest.h"
+
+#include <cstring>
+
+using namespace mlir;
+using namespace tapeout::tape;
+
+namespace tapeout {
+
+namespace {
+using ops::Tensor;
+
+/// Forward for even seeds, gradients for odd ones.
+ops::TestModule makeGraph(MLIRContext &context, uint64_t seed) {
+  ops::TestModule graph = ops::makeRandomGraph(context, seed);
+  if (seed % 2 == 0)
+    return graph;
+  return ops::makeGradientFunction(graph.function,
+                                   llvm::to_vector(llvm::seq<unsigned>(0, graph.function.getNumResults())));
+}
+
+/// Makes the function a program whose arguments are inputs of its own.
+void makeProgram(func::FuncOp function, const std::string &name) {
+  OpBuilder b(function.getContext());
+  function.setName(name);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    function.setArgAttr(i, kRoleAttr, b.getStringAttr(kRoleInput));
+    function.setArgAttr(i, kNameAttr, b.getStringAttr(name + "/" + std::to_string(i)));
+  }
+}
+
+/// A program that reads the config slot, which every plan has.
+void addConfigProgram(ModuleOp module) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  Type config = RankedTensorType::get({int64_t(kConfigSlotLength)}, b.getF64Type());
+  auto function = b.create<func::FuncOp>(module.getLoc(), "config", b.getFunctionType(config, {}));
+  function.setArgAttr(0, kRoleAttr, b.getStringAttr(kRoleConfig));
+  function.setArgAttr(0, kNameAttr, b.getStringAttr("config"));
+  b.setInsertionPointToEnd(function.addEntryBlock());
+  Value number = b.create<HyperparameterOp>(module.getLoc(), function.getArgument(0), 0);
+  b.create<func::ReturnOp>(module.getLoc(), number);
+  function.setFunctionType(b.getFunctionType(config, number.getType()));
+}
+
+bool lower(ModuleOp module, bool fused) {
+  PassManager manager(module.getContext(), ModuleOp::getOperationName());
+  manager.addPass(createDecompose());
+  manager.addPass(createCanonicalizerPass());
+  FormFusionGroupsOptions options;
+  options.merge = fused;
+  manager.addPass(createFormFusionGroups(options));
+  if (fused) {
+    manager.addPass(createFuseEpilogues());
+    manager.addPass(createFuseMultiTensor());
+  }
+  manager.addPass(createVerifyFusionGroups());
+  manager.addPass(createLowerToPlan());
+  manager.addPass(createPlanMemory());
+  manager.addPass(createVerifyPlan());
+  return succeeded(manager.run(module));
+}
+
+template <typename Visit> void visitType(ElementType element, void *data, Visit visit) {
+  switch (element) {
+  case ElementType::F32: return visit(static_cast<float *>(data));
+  case ElementType::F64: return visit(static_cast<double *>(data));
+  case ElementType::I1: return visit(static_cast<uint8_t *>(data));
+  case ElementType::I32: return visit(static_cast<int32_t *>(data));
+  case ElementType::I64: return visit(static_cast<int64_t *>(data));
+  default: FAIL() << "a type that the target cpu does not have";
+  }
+}
+
+/// The programs of one module, compiled.
+class Machine {
+public:
+  Machine(ModuleOp module, bool fused) { prepare(module, fused); }
+
+  std::vector<std::vector<double>> run(const std::string &name, ArrayRef<Tensor> arguments) {
+    const plan::Program *program = plan_->program(name);
+    for (auto [i, argument] : llvm::enumerate(arguments))
+      visitSlot(rt::findNamed(program->inputs(), name + "/" + std::to_string(i))->slot(),
+                [&](auto *data, size_t) { std::copy(argument.values.begin(), argument.values.end(), data); });
+    EXPECT_TRUE(executor_->run(*program).isOk());
+    std::vector<std::vector<double>> results;
+    for (size_t i = 0; i < program->outputs()->size(); ++i)
+      visitSlot(rt::findNamed(program->outputs(), "result" + std::to_string(i))->slot(),
+                [&](auto *data, size_t count) { results.emplace_back(data, data + count); });
+    return results;
+  }
+
+private:
+  void prepare(ModuleOp module, bool fused) {
+    EXPECT_TRUE(lower(module, fused));
+    auto compiled = codegen::compileCpuKernels(module, {.threads = 2, .dumpDirectory = ""});
+    ASSERT_TRUE(succeeded(compiled));
+    kernels_ = compiled->sharedObject;
+    std::vector<codegen::KernelRecord> records;
+    for (const codegen::CompiledKernel &kernel : compiled->kernels)
+      records.push_back({kernel.symbol, kernel.units, kernel.grain});
+    codegen::PlanInfo info;
+    info.modelName = "random";
+    info.task = static_cast<uint8_t>(plan::Task::Regression);
+    info.target = "cpu";
+    info.optimizer = "sgd";
+    auto bytes = codegen::writePlan(module, records, info);
+    ASSERT_TRUE(succeeded(bytes));
+    bytes_ = *bytes;
+    auto spanOf = [](const std::string &text) {
+      return std::span<const uint8_t>(reinterpret_cast<const uint8_t *>(text.data()), text.size());
+    };
+    Result<rt::Plan> plan = rt::Plan::load(spanOf(bytes_));
+    ASSERT_TRUE(plan.isOk()) << plan.status().message();
+    plan_.emplace(std::move(*plan));
+    auto executor = rt::Executor::create(*plan_, spanOf(kernels_), {.threads = 2, .isa = {}, .checkMemory = true});
+    ASSERT_TRUE(executor.isOk()) << executor.status().message();
+    executor_ = std::move(*executor);
+  }
+
+  template <typename Visit> void visitSlot(uint32_t slot, Visit visit) {
+    size_t count = rt::elementCount(plan_->slot(slot));
+    visitType(rt::elementType(plan_->slot(slot)), executor_->address(slot), [&](auto *data) { visit(data, count); });
+  }
+
+  std::string bytes_, kernels_;
+  std::optional<rt::Plan> plan_;
+  std::unique_ptr<rt::Executor> executor_;
+};
+
+/// Compares `count` graphs from seed `first` on, compiled together.
+void compare(uint64_t first, uint64_t count) {
+  auto context = ops::makeContext();
+  context->loadDialect<plan::PlanDialect>();
+  std::vector<ops::TestModule> graphs;
+  OwningOpRef<ModuleOp> modules[2];
+  for (OwningOpRef<ModuleOp> &module : modules)
+    addConfigProgram(*(module = ModuleOp::create(UnknownLoc::get(context.get()))));
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    graphs.push_back(makeGraph(*context, seed));
+    for (OwningOpRef<ModuleOp> &module : modules) {
+      auto copy = cast<func::FuncOp>(graphs.back().function->clone());
+      module->push_back(copy);
+      makeProgram(copy, "seed" + std::to_string(seed));
+    }
+  }
+  Machine fused(*modules[0], true), single(*modules[1], false);
+  if (testing::Test::HasFatalFailure())
+    return;
+  for (uint64_t i = 0; i < count; ++i) {
+    std::string name = "seed" + std::to_string(first + i);
+    SCOPED_TRACE(name);
+    std::vector<Tensor> arguments = ops::makeRandomGraphArguments(graphs[i].function, first + i);
+    std::vector<Tensor> expected = ops::interpret(graphs[i].function, arguments, ops::Precision::F32);
+    auto a = fused.run(name, arguments), b = single.run(name, arguments);
+    ASSERT_EQ(a.size(), expected.size());
+    ASSERT_EQ(b.size(), expected.size());
+    for (size_t r = 0; r < a.size(); ++r) {
+      ops::expectClose(a[r], b[r], 0, "fused and unfused, result " + std::to_string(r));
+      ops::expectClose(a[r], expected[r].values, 1e-4, "result " + std::to_string(r));
+    }
+  }
+}
+
+class RandomPlanTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(RandomPlanTest, FusedAndUnfusedPlansGiveTheSameBits) { compare(GetParam() * 50, 50); }
+INSTANTIATE_TEST_SUITE_P(All, RandomPlanTest, testing::Range<uint64_t>(0, 10));
+
+// For the long tier: --gtest_also_run_disabled_tests.
+TEST(DISABLED_RandomPlanTest, TwentyThousand) {
+  for (uint64_t first = 500; first < 20000; first += 50)
+    compare(first, 50);
+}
+} // namespace
+
+} // namespace tapeout
