@@ -1,5 +1,5 @@
-// The transformers beside GPT as executables: each trains like the interpreter, learns, and keeps the promises of bits and
-// memory.
+// The transformers beside GPT as executables: each trains like the interpreter, learns, and keeps the promises of bits
+// and memory.
 #include "tests/e2e/Hash.h"
 #include "tests/e2e/Process.h"
 
@@ -46,15 +46,17 @@ protected:
     std::ofstream(folder_ + "/text", std::ios::binary) << text;
   }
 
-  /// Noise, a little brighter in the patch that the class names.
+  /// Noise in red, green and blue, of which the class brightens one or two.
   void writeImages() {
-    std::string images = header("|u1", fmt::format("{}, 3, 12, 12", kSamples)), labels = header("<i4", fmt::format("{},", kSamples));
+    std::string images = header("|u1", fmt::format("{}, 3, 12, 12", kSamples));
+    std::string labels = header("<i4", fmt::format("{},", kSamples));
     for (int i = 0; i < kSamples; ++i) {
       int32_t label = hashWord(2, i) % 5;
       labels.append(reinterpret_cast<const char *>(&label), sizeof label);
       for (int pixel = 0; pixel < 3 * 144; ++pixel) {
-        int patch = pixel % 144 / 48 * 3 + pixel % 12 / 4;
-        images += static_cast<char>(hashWord(3, i * 432 + pixel) % 128 + (patch == label ? 100 : 0));
+        int colour = pixel / 144;
+        bool isBright = colour == label % 3 || (label >= 3 && colour == (label + 1) % 3);
+        images += static_cast<char>(hashWord(3, i * 432 + pixel) % 128 + (isBright ? 100 : 0));
       }
     }
     std::ofstream(folder_ + "/images.npy", std::ios::binary) << images;
@@ -116,8 +118,9 @@ TEST_P(TransformersTest, Learns) {
   run(fmt::format("@m {} --steps 200 --log-dir @log", c.data));
   std::vector<double> all = losses(get("log/metrics.jsonl"));
   ASSERT_EQ(all.size(), 200u);
-  double first = std::accumulate(all.begin(), all.begin() + 20, 0.0), last = std::accumulate(all.end() - 20, all.end(), 0.0);
-  EXPECT_LT(last, 0.7 * first);
+  double first = std::accumulate(all.begin(), all.begin() + 20, 0.0);
+  double last = std::accumulate(all.end() - 20, all.end(), 0.0);
+  EXPECT_LT(last, 0.75 * first);
 }
 
 TEST_P(TransformersTest, HasTheSameBitsWithoutFusionAndForAnyThreads) {
@@ -151,8 +154,9 @@ TEST_F(TransformerTest, BertIsEvaluatedOnTheSameTokensEveryTime) {
   compile(kBert);
   run(fmt::format("{} compile @m.tape -o @other --batch 7", TAPEOUT_BINARY));
   run("@m --data @text --steps 20 --export @w");
+  std::ofstream(folder_ + "/short", std::ios::binary) << get("text").substr(0, 1000);
   auto evaluate = [&](const std::string &program, int seed) {
-    std::string out = run(fmt::format("@{} --init @w --eval-data @text --seed {}", program, seed)).out;
+    std::string out = run(fmt::format("@{} --init @w --eval-data @short --seed {}", program, seed)).out;
     return std::stod(out.substr(out.rfind(' ')));
   };
   double loss = evaluate("m", 1);
