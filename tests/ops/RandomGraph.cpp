@@ -142,11 +142,22 @@ private:
   Value product(Value x) {
     Value a = matrix(x);
     int64_t rows = shapeOf(a)[0], width = shapeOf(a)[1];
-    if (choice_.below(2) && rows < 64) { // causal attention of the matrix to itself
-      Value heads = t_.reshape(a, {1, rows, 1, width});
-      auto attention = t_.builder().create<AttentionOp>(t_.loc(), heads, heads, heads, seed_, step_, true,
-                                                        APFloat(1 / std::sqrt(double(width))), APFloat(0.1), 7);
-      return t_.reshape(attention.getResult(), {rows, width});
+    if (choice_.below(2) && rows < 64) { // causal attention of the matrix to itself, or of its parts
+      SmallVector<Value> parts(3, a);
+      if (width % 3 == 0)
+        llvm::copy(t_.builder().create<SplitOp>(t_.loc(), a, 1, 3).getResults(), parts.begin());
+      int64_t size = shapeOf(parts[0])[1], heads = size % 2 == 0 ? 2 : 1;
+      for (Value &part : parts)
+        part = t_.reshape(part, {1, rows, heads, size / heads});
+      auto attention = t_.builder().create<AttentionOp>(t_.loc(), parts[0], parts[1], parts[2], seed_, step_, true,
+                                                        APFloat(1 / std::sqrt(double(size))), APFloat(0.1), 7);
+      return t_.reshape(attention.getResult(), {rows, size});
+    }
+    if (width % 2 == 0 && width < 16 && choice_.below(2)) { // products of parts, side by side
+      auto halves = t_.builder().create<SplitOp>(t_.loc(), a, 1, 2);
+      Value left = t_.dot(halves.getResult(0), halves.getResult(1), {}, {}, {0}, {0});
+      Value right = t_.dot(halves.getResult(1), halves.getResult(1), {}, {}, {0}, {0});
+      return make<TanhOp>(make<ConcatenateOp>(ValueRange{t_.transpose(left, {1, 0}), right}, uint64_t(choice_.below(2))));
     }
     Value b = matrix(alike(x));
     if (rows * rows <= kMaxElements && choice_.below(2))
