@@ -1,18 +1,18 @@
-"""Step times of executables beside PyTorch's eager training of the same models, in turn, on the processor:
-  python3 tests/golden/time_steps.py build/bin/tapeout [--threads 2] [--rounds 3] [--steps 30] [case...]
+"""Step times of executables beside PyTorch's eager training of the same models, in turn, on one processor:
+  python3 tests/golden/time_steps.py build/bin/tapeout [--rounds 3] [--steps 20] [case...]
 
-Both train from their own random start on random data; only the time counts. PyTorch gets batches that lie in memory
-already, the fused AdamW where its version has one, and attention by scaled_dot_product_attention where there is one. Prints
-per case the median step of each round, and the ratio tapeout / PyTorch of the medians (below 1: tapeout is faster).
+Processor time of one thread (user and system), which other work on the machine disturbs less than wall time. Both train
+from their own random start on random data; only the time counts. PyTorch gets one batch that lies in memory already, the
+fused AdamW and attention by scaled_dot_product_attention where its version has them. Prints per case the step of each
+round, and the ratio tapeout / PyTorch of the medians (below 1: tapeout is faster).
 """
 
 import argparse
-import json
 import os
+import resource
 import statistics
 import subprocess
 import tempfile
-import time
 
 import numpy
 import torch
@@ -28,7 +28,7 @@ SIZES = {
     "bert-768": dict(model="bert", layers=2, heads=12, width=768, context=256, vocab=257, batch=2),
     "vit-768": dict(model="vit-b16", image=224, patch=16, layers=2, heads=12, width=768, classes=1000, batch=2),
 }
-SKIPPED = 5  # first steps of a run
+SKIPPED = 3  # first steps of a run
 
 
 def fast_attention(q, k, v, causal):
@@ -64,12 +64,19 @@ def compile_model(tapeout, folder, settings):
     return executable
 
 
-def time_executable(executable, data, folder, steps, threads):
-    log = os.path.join(folder, "log")
-    run(executable, *data, "--steps", str(steps + SKIPPED), "--threads", str(threads), "--log-dir", log)
-    with open(os.path.join(log, "metrics.jsonl")) as lines:
-        rates = [next(v for k, v in json.loads(line).items() if k.endswith("_per_s")) for line in lines]
-    return [1 / rate for rate in rates[SKIPPED:]]  # per token or sample
+def processor_time(who):
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+
+
+def time_executable(executable, data, steps):
+    """Of a long run without its start and its first steps, which are a short run."""
+    times = []
+    for count in SKIPPED, SKIPPED + steps:
+        before = processor_time(resource.RUSAGE_CHILDREN)
+        run(executable, *data, "--steps", str(count), "--threads", "1")
+        times.append(processor_time(resource.RUSAGE_CHILDREN) - before)
+    return (times[1] - times[0]) / steps
 
 
 def time_pytorch(settings, steps):
@@ -84,40 +91,37 @@ def time_pytorch(settings, steps):
         optimizer = torch.optim.AdamW(parameters.values(), lr=1e-3)
     data, labels = (torch.from_numpy(x) for x in reference.hashed_batch(settings, 0))
     data = data.float() if data.is_floating_point() else data
-    times = []
-    for _ in range(steps + SKIPPED):
-        start = time.perf_counter()
+    for step in range(SKIPPED + steps):
+        if step == SKIPPED:
+            start = processor_time(resource.RUSAGE_SELF)
         optimizer.zero_grad()
         loss = reference.loss_of(settings, forward(parameters, data), labels)
         loss.backward()
         optimizer.step()
         loss.item()
-        times.append(time.perf_counter() - start)
-    return times[SKIPPED:]
+    return (processor_time(resource.RUSAGE_SELF) - start) / steps
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tapeout")
     parser.add_argument("cases", nargs="*")
-    for option, default in ("threads", 2), ("rounds", 3), ("steps", 30):
+    for option, default in ("rounds", 3), ("steps", 20):
         parser.add_argument("--" + option, type=int, default=default)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(1)
     if hasattr(torch.nn.functional, "scaled_dot_product_attention"):
         transformer_models.attention = fast_attention
-    print(f"PyTorch {torch.__version__}, {arguments.threads} threads; ms per step, median of {arguments.steps} steps")
+    print(f"PyTorch {torch.__version__}; processor ms per step, mean of {arguments.steps} steps")
     for name in arguments.cases or SIZES:
         settings = SIZES[name]
-        units = settings["batch"] * settings.get("context", 1)
         with tempfile.TemporaryDirectory() as folder:
             executable = compile_model(arguments.tapeout, folder, settings)
             data = write_data(folder, settings)
             ours, theirs = [], []
             for _ in range(arguments.rounds):
-                times = time_executable(executable, data, folder, arguments.steps, arguments.threads)
-                ours.append(1000 * units * statistics.median(times))
-                theirs.append(1000 * statistics.median(time_pytorch(settings, arguments.steps)))
+                ours.append(1000 * time_executable(executable, data, arguments.steps))
+                theirs.append(1000 * time_pytorch(settings, arguments.steps))
         ratio = statistics.median(ours) / statistics.median(theirs)
         text = "  ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(ours, theirs))
         print(f"{name:<10} tapeout/PyTorch {text}   ratio {ratio:.2f}", flush=True)
