@@ -40,6 +40,17 @@ plan::SlotKind slotKind(StringRef kind) {
       .Default(plan::SlotKind::Output);
 }
 
+plan::WindowFunction windowFunction(StringRef mnemonic) {
+  return llvm::StringSwitch<plan::WindowFunction>(mnemonic)
+      .Case("convolution", plan::WindowFunction::Convolution)
+      .Case("convolution_input_grad", plan::WindowFunction::ConvolutionInputGrad)
+      .Case("convolution_weight_grad", plan::WindowFunction::ConvolutionWeightGrad)
+      .Case("max_pool", plan::WindowFunction::MaxPool)
+      .Case("max_pool_grad", plan::WindowFunction::MaxPoolGrad)
+      .Case("avg_pool", plan::WindowFunction::AvgPool)
+      .Default(plan::WindowFunction::AvgPoolGrad);
+}
+
 std::unique_ptr<plan::InitializerT> initializer(DictionaryAttr attributes) {
   auto result = std::make_unique<plan::InitializerT>();
   result->kind = llvm::StringSwitch<plan::InitializerKind>(attributes.getAs<StringAttr>("kind").getValue())
@@ -81,7 +92,7 @@ public:
       out->offset = *slot.getOffset();
       if (auto init = slot->getAttrOfType<DictionaryAttr>(tape::kInitAttr))
         out->initializer = initializer(init);
-      out->trainable = !slot->hasAttr(tape::kFrozenAttr);
+      out->trainable = !slot->hasAttr(tape::kFrozenAttr) && !slot->hasAttr(tape::kStatisticAttr);
       result_.slots.push_back(std::move(out));
     }
     return success();
@@ -156,6 +167,7 @@ private:
     llvm::TypeSwitch<Operation *>(&op)
         .Case([&](plan::LaunchOp launch) { out->body.Set(launchBody(launch)); })
         .Case([&](plan::MatmulOp matmul) { out->body.Set(matmulBody(matmul)); })
+        .Case([&](plan::WindowOp window) { out->body.Set(windowBody(window)); })
         .Case([&](plan::CopyOp copy) { out->body.Set(copyBody(copy)); });
     return out;
   }
@@ -199,6 +211,18 @@ private:
     out.c_column_stride = strides[5];
     for (size_t i = 0; i < batch.size(); i += 4)
       out.batch.push_back({batch[i], batch[i + 1], batch[i + 2], batch[i + 3]});
+    return out;
+  }
+
+  plan::WindowT windowBody(plan::WindowOp window) {
+    plan::WindowT out;
+    out.function = windowFunction(window.getFunction());
+    for (Value slot : window.getOperands())
+      out.arguments.push_back(slots_.lookup(slot));
+    int64_t *fields[] = {&out.batch,     &out.channels, &out.filters,  &out.height,  &out.width,    &out.kernel_height, &out.kernel_width,
+                         &out.out_height, &out.out_width, &out.stride_y, &out.stride_x, &out.pad_top, &out.pad_left,      &out.parts};
+    for (auto [field, size] : llvm::zip_equal(fields, window.getSizes()))
+      *field = size;
     return out;
   }
 

@@ -260,6 +260,99 @@ Value GraphBuilder::rope(Value x, const RopeTable &table) {
   return node("rope", {x, table.cos, table.sin}, {}, type(x));
 }
 
+namespace {
+GraphBuilder::Attributes windowAttributes(const GraphBuilder::WindowOptions &window) {
+  return {{"strides", Shape(2, window.stride)}, {"padding", Shape(4, window.padding)}};
+}
+} // namespace
+
+TensorType GraphBuilder::windowed(Value x, int64_t channels, const WindowOptions &window) const {
+  const TensorType &operand = type(x);
+  assert(operand.shape.size() == 4);
+  const auto positions = [&](int64_t extent) { return (extent + 2 * window.padding - window.size) / window.stride + 1; };
+  assert(operand.shape[2] + 2 * window.padding >= window.size && operand.shape[3] + 2 * window.padding >= window.size);
+  return {operand.element, {operand.shape[0], channels, positions(operand.shape[2]), positions(operand.shape[3])}};
+}
+
+Value GraphBuilder::convolution(Value x, Value weight, const WindowOptions &window) {
+  const Shape filters = shape(weight);
+  assert(filters.size() == 4 && filters[1] == extent(x, 1) && filters[2] == window.size && filters[3] == window.size);
+  return node("convolution", {x, weight}, windowAttributes(window), windowed(x, filters[0], window));
+}
+
+Value GraphBuilder::transposedConvolution(Value x, Value weight, const WindowOptions &window) {
+  const Shape filters = shape(weight);
+  assert(filters.size() == 4 && filters[0] == extent(x, 1) && filters[2] == window.size && filters[3] == window.size);
+  TensorType result = type(x);
+  result.shape[1] = filters[1];
+  for (size_t d : {2, 3})
+    result.shape[d] = (result.shape[d] - 1) * window.stride + window.size - 2 * window.padding;
+  Attributes attributes = windowAttributes(window);
+  attributes.emplace_back("shape", result.shape);
+  return node("convolution_input_grad", {x, weight}, std::move(attributes), std::move(result));
+}
+
+Value GraphBuilder::maxPool(Value x, const WindowOptions &window) {
+  Attributes attributes = windowAttributes(window);
+  attributes.emplace_back("window", Shape(2, window.size));
+  return node("max_pool", {x}, std::move(attributes), windowed(x, extent(x, 1), window)); // its index is for its gradient
+}
+
+Value GraphBuilder::averagePool(Value x, const WindowOptions &window) {
+  Attributes attributes = windowAttributes(window);
+  attributes.emplace_back("window", Shape(2, window.size));
+  return node("avg_pool", {x}, std::move(attributes), windowed(x, extent(x, 1), window));
+}
+
+Value GraphBuilder::globalAverage(Value x) {
+  TensorType result = type(x);
+  assert(result.shape.size() == 4);
+  Attributes attributes = windowAttributes({});
+  attributes.emplace_back("window", Shape{result.shape[2], result.shape[3]});
+  result.shape[2] = result.shape[3] = 1;
+  const Value mean = node("avg_pool", {x}, std::move(attributes), result);
+  return reshape(mean, {result.shape[0], result.shape[1]});
+}
+
+Value GraphBuilder::addChannelBias(Value x, std::optional<Initializer> bias) {
+  if (!bias)
+    return x;
+  const Value b = parameter("bias", {extent(x, 1)}, std::move(*bias));
+  const Shape result = shape(x);
+  return add(x, broadcast(b, result, {1}));
+}
+
+Value GraphBuilder::convolution(std::string_view name, Value x, int64_t filters, const WindowOptions &window, Initializer weight,
+                                std::optional<Initializer> bias) {
+  const Scope layer = scope(name);
+  const Value w = parameter("weight", {filters, extent(x, 1), window.size, window.size}, std::move(weight));
+  return addChannelBias(convolution(x, w, window), std::move(bias));
+}
+
+Value GraphBuilder::transposedConvolution(std::string_view name, Value x, int64_t filters, const WindowOptions &window,
+                                          Initializer weight, std::optional<Initializer> bias) {
+  const Scope layer = scope(name);
+  const Value w = parameter("weight", {extent(x, 1), filters, window.size, window.size}, std::move(weight));
+  return addChannelBias(transposedConvolution(x, w, window), std::move(bias));
+}
+
+Value GraphBuilder::batchNorm(std::string_view name, Value x, double momentum, double epsilon) {
+  const Scope layer = scope(name);
+  const Shape channels = {extent(x, 1)};
+  const Value gamma = parameter("weight", channels, ones()), beta = parameter("bias", channels, zeros());
+  const Value mean = parameter("running_mean", channels, zeros()), variance = parameter("running_var", channels, ones());
+  const std::vector<Value> batch = node("batch_norm_statistics", {x, mean, variance}, {{"momentum", momentum}},
+                                        std::vector<TensorType>(2, type(mean)));
+  return node("batch_norm", {x, batch[0], batch[1], gamma, beta}, {{"epsilon", epsilon}}, type(x));
+}
+
+Value GraphBuilder::groupNorm(std::string_view name, Value x, int64_t groups, double epsilon) {
+  const Scope layer = scope(name);
+  assert(extent(x, 1) % groups == 0);
+  const Value gamma = parameter("weight", {extent(x, 1)}, ones()), beta = parameter("bias", {extent(x, 1)}, zeros());
+  return node("group_norm", {x, gamma, beta}, {{"groups", groups}, {"epsilon", epsilon}}, type(x));
+}
+
 Value GraphBuilder::linear(std::string_view name, Value x, int64_t outputs, Initializer weight,
                            std::optional<Initializer> bias) {
   const Scope layer = scope(name);

@@ -114,9 +114,34 @@ public:
   /// Rotary positions for x [batch, tokens, heads, head size]: element i is paired with i + head size / 2.
   Value rope(Value x, const RopeTable &table);
 
+  // Planes: values [batch, channels, height, width], square windows.
+  struct WindowOptions {
+    int64_t size = 1;
+    int64_t stride = 1;
+    int64_t padding = 0; ///< zeros on all four sides
+  };
+  /// weight is [filters, channels, size, size].
+  Value convolution(Value x, Value weight, const WindowOptions &window);
+  /// The transpose of a convolution, weight [channels of x, filters, size, size]: makes planes larger by the stride.
+  Value transposedConvolution(Value x, Value weight, const WindowOptions &window);
+  Value maxPool(Value x, const WindowOptions &window);
+  Value averagePool(Value x, const WindowOptions &window);
+  /// The mean of each plane: [batch, channels].
+  Value globalAverage(Value x);
+
   // Layers: an op with its own parameters, named `name`.weight and `name`.bias.
   /// x W^T + b along the last dimension; the weight is [outputs, inputs] as in PyTorch.
   Value linear(std::string_view name, Value x, int64_t outputs, Initializer weight, std::optional<Initializer> bias);
+  /// convolution() plus a bias per filter, both drawn from the same start.
+  Value convolution(std::string_view name, Value x, int64_t filters, const WindowOptions &window, Initializer weight,
+                    std::optional<Initializer> bias);
+  Value transposedConvolution(std::string_view name, Value x, int64_t filters, const WindowOptions &window, Initializer weight,
+                              std::optional<Initializer> bias);
+  /// Normalises channels over the batch and the plane; `name`.running_mean and .running_var serve evaluation. `momentum`
+  /// weighs the new value, as in PyTorch.
+  Value batchNorm(std::string_view name, Value x, double momentum = 0.1, double epsilon = 1e-5);
+  /// Normalises groups of channels of each sample.
+  Value groupNorm(std::string_view name, Value x, int64_t groups, double epsilon = 1e-5);
   /// layerNorm() whose gamma starts at one and beta at zero.
   Value layerNorm(std::string_view name, Value x, double epsilon);
   /// rmsNorm() whose gamma starts at one.
@@ -149,6 +174,10 @@ private:
   Value node(std::string op, const std::vector<Value> &operands, Attributes attributes, TensorType result);
   Value unary(std::string op, Value x);
   Value binary(std::string op, Value a, Value b);
+  /// The planes that a window makes of those of `x`, with `channels`.
+  TensorType windowed(Value x, int64_t channels, const WindowOptions &window) const;
+  /// x plus `name`.bias, one number for each channel.
+  Value addChannelBias(Value x, std::optional<Initializer> bias);
 
   Graph graph_; ///< the operands of its nodes are indices into values_ until finish()
   std::vector<ValueRecord> values_;

@@ -88,7 +88,7 @@ public:
       if (failed(importNode(node)))
         return failure();
     Value output = values_[graph_.output];
-    if (failed(checkVocabulary(output)))
+    if (failed(markStatistics()) || failed(checkVocabulary(output)))
       return failure();
     builder_.create<func::ReturnOp>(builder_.getUnknownLoc(), output);
     function_.setType(builder_.getFunctionType(function_.getArgumentTypes(), output.getType()));
@@ -192,6 +192,25 @@ private:
         return emitError(value.getLoc()) << "layer '" << tape::layerName(value.getLoc()) << "': " << what << " " << value.getType()
                                          << " is larger than any memory; use a smaller --batch";
     return success();
+  }
+
+  /// Parameters that an op updates without a gradient are statistics, whatever the freeze patterns say.
+  LogicalResult markStatistics() {
+    auto result = function_.walk([&](tape::StatefulOpInterface op) {
+      for (auto [operand, updated] : op.getStateUpdates()) {
+        auto argument = dyn_cast<BlockArgument>(op->getOperand(operand));
+        bool isParameter = argument && argument.getArgNumber() >= graph_.inputs.size();
+        if (!isParameter || !argument.hasOneUse()) {
+          op->emitError() << "layer '" << tape::layerName(op->getLoc()) << "': operand " << operand << " of '" << op->getName().stripDialect()
+                          << "' is updated by each step, so it must be a parameter that nothing else reads";
+          return WalkResult::interrupt();
+        }
+        function_.setArgAttr(argument.getArgNumber(), tape::kStatisticAttr, builder_.getUnitAttr());
+        function_.removeArgAttr(argument.getArgNumber(), tape::kFrozenAttr);
+      }
+      return WalkResult::advance();
+    });
+    return failure(result.wasInterrupted());
   }
 
   /// Token ids and labels lie below the vocabulary, so every one needs a logit; a padded output has more.

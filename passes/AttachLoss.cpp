@@ -1,5 +1,5 @@
 // tape-attach-loss: @forward becomes @step (with loss, config, counter and random keys) and @evaluate (loss sum and count,
-// nothing drawn). The loss is the sum over counted positions divided by their number: means of means would be wrong as
+// nothing drawn, running statistics instead of those of the batch). The loss is the sum over counted positions divided by their number: means of means would be wrong as
 // soon as microbatches or ranks count differently.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
@@ -58,6 +58,25 @@ void giveRandomKeys(func::FuncOp step, Value config, Value counter) {
   });
 }
 
+// The running statistics after the step, tied to their parameters.
+void addStateUpdates(tape::StatefulOpInterface op, SmallVectorImpl<NamedResult> &results) {
+  Builder builder(op.getContext());
+  for (auto [operand, result] : op.getStateUpdates()) {
+    unsigned argument = cast<BlockArgument>(op->getOperand(operand)).getArgNumber(); // the importer has checked it
+    results.push_back({op->getResult(result),
+                       builder.getDictionaryAttr(builder.getNamedAttr(tape::kUpdatesAttr, builder.getI64IntegerAttr(argument)))});
+  }
+}
+
+// Draws nothing, and reads running statistics instead of taking new ones.
+void withoutTraining(func::FuncOp func) {
+  func.walk([](tape::StochasticOpInterface op) { op.dropRandomness(); });
+  func.walk([](tape::StatefulOpInterface op) {
+    op.useState();
+    op.erase();
+  });
+}
+
 struct AttachLoss : impl::AttachLossBase<AttachLoss> {
   using AttachLossBase::AttachLossBase;
 
@@ -83,7 +102,9 @@ struct AttachLoss : impl::AttachLossBase<AttachLoss> {
     Value counter = addArgument(step, RankedTensorType::get({}, builder.getI64Type()), tape::kRoleCounter, "step");
     tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("loss")));
     Value mean = t.div(terms.sum, t.maximum(terms.count, t.constantLike(terms.count, 1)));
-    setResults(step, {namedResult(mean, "loss"), namedResult(terms.count, "count")});
+    SmallVector<NamedResult> results = {namedResult(mean, "loss"), namedResult(terms.count, "count")};
+    step.walk([&](tape::StatefulOpInterface op) { addStateUpdates(op, results); });
+    setResults(step, results);
     giveRandomKeys(step, config, counter);
   }
 
@@ -91,7 +112,7 @@ struct AttachLoss : impl::AttachLossBase<AttachLoss> {
     OpBuilder builder(evaluate.getContext());
     LossTerms terms = attach(evaluate, builder, /*smoothing=*/0);
     setResults(evaluate, {namedResult(terms.sum, "loss_sum"), namedResult(terms.count, "count")});
-    evaluate.walk([](tape::StochasticOpInterface op) { op.dropRandomness(); });
+    withoutTraining(evaluate);
   }
 
   void runOnOperation() override {
@@ -108,7 +129,7 @@ struct AttachLoss : impl::AttachLossBase<AttachLoss> {
     buildEvaluate(cloneAs(forward, "evaluate"));
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (func.getName() == "predict")
-        func.walk([](tape::StochasticOpInterface op) { op.dropRandomness(); });
+        withoutTraining(func);
     forward.erase();
   }
 };

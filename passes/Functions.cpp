@@ -31,7 +31,7 @@ BlockArgument findArgument(func::FuncOp func, StringRef role) {
 
 bool isTrainable(func::FuncOp func, unsigned argument) {
   return argumentAttr(func, argument, tape::kRoleAttr) == tape::kRoleParameter &&
-         !func.getArgAttr(argument, tape::kFrozenAttr);
+         !func.getArgAttr(argument, tape::kFrozenAttr) && !func.getArgAttr(argument, tape::kStatisticAttr);
 }
 
 SmallVector<BlockArgument> addArguments(func::FuncOp func, ArrayRef<ArgumentSpec> specs) {

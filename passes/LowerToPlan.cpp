@@ -4,7 +4,8 @@
 //   2. every other value gets a slot, but for what products read or write in place (ir/tape/Strided.h); an updated parameter or state is written in place
 //      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena), and an
 //      elementwise result takes over the slot of an operand that dies;
-//   3. fusion groups become launches of outlined kernels (equal kernels are one), products become matmuls;
+//   3. fusion groups become launches of outlined kernels (equal kernels are one), products, convolutions and
+//      poolings become calls of the runtime;
 //   4. what a return still needs somewhere else is copied.
 #include "passes/Functions.h"
 #include "passes/KernelGraph.h"
@@ -50,7 +51,7 @@ public:
     Value &slot = persistent_[key];
     if (!slot) {
       slot = createSlot(role, name, type, func.getArgument(index).getLoc());
-      for (StringRef attribute : {tape::kInitAttr, tape::kFrozenAttr})
+      for (StringRef attribute : {tape::kInitAttr, tape::kFrozenAttr, tape::kStatisticAttr})
         if (Attribute value = func.getArgAttr(index, attribute))
           slot.getDefiningOp()->setAttr(attribute, value);
     }
@@ -133,7 +134,7 @@ private:
     Operation *terminator = func_.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
       Value target;
-      bool direct = isa_and_nonnull<tape::FusionOp, tape::DotGeneralOp>(value.getDefiningOp()) && !slots_.contains(value);
+      bool direct = isComputed(value.getDefiningOp()) && !slots_.contains(value);
       if (auto updates = dyn_cast_or_null<IntegerAttr>(func_.getResultAttr(i, tape::kUpdatesAttr))) {
         BlockArgument argument = func_.getArgument(updates.getInt());
         target = slots_[argument];
@@ -150,6 +151,8 @@ private:
         slots_[value] = target;
     }
   }
+
+  static bool isComputed(Operation *op) { return op && (isa<tape::FusionOp>(op) || tape::isLibraryCall(op)); }
 
   /// Every reader of the argument's old value comes before `writer`, or is `writer` and reads only what it overwrites.
   bool canOverwrite(Value argument, Operation *writer) {
@@ -235,6 +238,11 @@ private:
       chooseOverwritten(fusion);
     for (Value result : op.getResults())
       writes.push_back(slotFor(result));
+    if (auto window = dyn_cast<tape::WindowOpInterface>(op)) {
+      auto cost = cast<tape::CostModelOpInterface>(op);
+      describe(createWindow(window, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
+      return;
+    }
     auto fusion = cast<tape::FusionOp>(op);
     uint64_t flops = 0, bytes = bytesMoved(fusion.getBody().front()); // before the region moves to the kernel
     fusion.getBody().walk([&](tape::CostModelOpInterface cost) { flops += cost.getFlops(); });
@@ -270,6 +278,13 @@ private:
     matmul.getWritesMutable().assign(writes);
     matmul.setEpilogue(tables_.kernelFor(fusion, columns));
     return matmul;
+  }
+
+  Operation *createWindow(tape::WindowOpInterface op, ValueRange reads, ValueRange writes) {
+    tape::WindowSizes w = op.getWindowSizes();
+    const int64_t sizes[] = {w.batch,       w.channels,  w.filters,  w.height,  w.width,   w.kernelHeight, w.kernelWidth,
+                               w.outHeight,   w.outWidth,  w.strideY,  w.strideX, w.padTop,  w.padLeft,      w.parts};
+    return builder_.create<plan::WindowOp>(op.getLoc(), op->getName().stripDialect(), reads, writes, ArrayRef(sizes));
   }
 
   plan::MatmulOp createMatmul(tape::DotGeneralOp op, Value lhs, Value rhs) {

@@ -1,4 +1,4 @@
-// tape-verify-train-step: each trainable parameter, state and counter of @step is updated exactly once, frozen parameters
+// tape-verify-train-step: each trainable parameter, running statistic, state and counter of @step is updated exactly once, frozen parameters
 // never, no gradient is left over, and every random op has its key. Changes nothing.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
@@ -13,7 +13,8 @@ namespace {
 
 bool mustBeUpdated(func::FuncOp step, unsigned argument) {
   StringRef role = argumentAttr(step, argument, tape::kRoleAttr);
-  return isTrainable(step, argument) || role == tape::kRoleState || role == tape::kRoleCounter;
+  return isTrainable(step, argument) || role == tape::kRoleState || role == tape::kRoleCounter ||
+         step.getArgAttr(argument, tape::kStatisticAttr);
 }
 
 LogicalResult verifyUpdates(func::FuncOp step) {

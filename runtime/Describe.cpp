@@ -87,18 +87,19 @@ void addMemory(Table &table, const Plan &plan) {
 
 void addProgram(Table &table, const plan::Program &program) {
   std::array<uint64_t, 5> flops = {};
-  uint64_t launches = 0, products = 0, copies = 0, total = 0, moved = 0;
+  uint64_t launches = 0, products = 0, windows = 0, copies = 0, total = 0, moved = 0;
   for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
     launches += instruction->body_type() == plan::InstructionBody::Launch;
     products += instruction->body_type() == plan::InstructionBody::Matmul;
+    windows += instruction->body_type() == plan::InstructionBody::Window;
     copies += instruction->body_type() == plan::InstructionBody::Copy;
     flops[instruction->phase()] += instruction->flops();
     total += instruction->flops();
     moved += instruction->bytes_moved();
   }
   table.section(fmt::format("program {}", printable(program.name())));
-  table.row("instructions", "{} ({} kernel launches, {} matrix products, {} copies)",
-            orEmpty(program.instructions()).size(), launches, products, copies);
+  table.row("instructions", "{} ({} kernel launches, {} matrix products, {}{} copies)", orEmpty(program.instructions()).size(),
+            launches, products, windows > 0 ? fmt::format("{} convolutions and poolings, ", windows) : "", copies);
   table.row("flops", "{:.4g}", static_cast<double>(total));
   for (uint8_t phase = 0; phase < flops.size(); ++phase)
     if (flops[phase] > 0)

@@ -1,6 +1,8 @@
 #include "runtime/Executor.h"
 
 #include "runtime/PlanMatmul.h"
+#include "runtime/PlanWindow.h"
+#include "runtime/device/cpu/Pooling.h"
 
 #include <fmt/format.h>
 
@@ -97,8 +99,33 @@ Executor::Instruction Executor::prepareInstruction(const plan::Instruction &inst
       result.epilogue = prepareLaunch(*matmul->epilogue(), prepared);
     return result;
   }
+  if (const plan::Window *window = instruction.body_as_Window()) {
+    Window prepared{window->function(), toConvolutionShape(*window), window->parts(), {}};
+    for (uint32_t i = 0; i < window->arguments()->size(); ++i)
+      prepared.arguments[i] = use(window->arguments()->Get(i));
+    return prepared;
+  }
   const plan::Copy &copy = *instruction.body_as_Copy();
   return Copy{use(copy.source()), use(copy.destination()), static_cast<int64_t>(copy.bytes())};
+}
+
+void Executor::execute(const Window &window) {
+  const ConvolutionShape &shape = window.shape;
+  int64_t planes = shape.batch * shape.channels;
+  auto floats = [&](int i) { return static_cast<float *>(window.arguments[i]); };
+  auto integers = [&](int i) { return static_cast<int32_t *>(window.arguments[i]); };
+  switch (window.function) {
+  case plan::WindowFunction::Convolution: return convolve(shape, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
+  case plan::WindowFunction::ConvolutionInputGrad:
+    return convolveInputGradient(shape, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
+  case plan::WindowFunction::ConvolutionWeightGrad:
+    return convolveWeightGradient(shape, window.parts, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
+  case plan::WindowFunction::MaxPool: return poolMaximum(shape.window, planes, floats(0), floats(1), integers(2), pool_);
+  case plan::WindowFunction::MaxPoolGrad:
+    return poolMaximumGradient(shape.window, planes, integers(0), floats(1), floats(2), pool_);
+  case plan::WindowFunction::AvgPool: return poolAverage(shape.window, planes, floats(0), floats(1), pool_);
+  case plan::WindowFunction::AvgPoolGrad: return poolAverageGradient(shape.window, planes, floats(0), floats(1), pool_);
+  }
 }
 
 void Executor::execute(const Instruction &instruction, const Prepared &prepared) {
@@ -118,6 +145,8 @@ void Executor::execute(const Instruction &instruction, const Prepared &prepared)
     if (matmul->epilogue)
       whenFinished = finish;
     gemm(matmul->problem, matmul->a, matmul->b, matmul->c, isa_, pool_, *workspace_, whenFinished);
+  } else if (const auto *window = std::get_if<Window>(&instruction)) {
+    execute(*window);
   } else {
     const auto &copy = std::get<Copy>(instruction);
     pool_.parallelFor(copy.bytes, kCopyGrain, [&](int64_t begin, int64_t end) {

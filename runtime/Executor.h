@@ -7,6 +7,7 @@
 #include "runtime/Arena.h"
 #include "runtime/MemoryCheck.h"
 #include "runtime/Plan.h"
+#include "runtime/device/cpu/Convolution.h"
 #include "runtime/device/cpu/Gemm.h"
 #include "runtime/device/cpu/KernelLibrary.h"
 #include "runtime/device/cpu/ThreadPool.h"
@@ -56,12 +57,18 @@ private:
     float *c;
     std::optional<Launch> epilogue;
   };
+  struct Window {
+    plan::WindowFunction function;
+    ConvolutionShape shape;
+    int64_t parts;
+    void *arguments[3];
+  };
   struct Copy {
     const uint8_t *source;
     uint8_t *destination;
     int64_t bytes;
   };
-  using Instruction = std::variant<Launch, Matmul, Copy>;
+  using Instruction = std::variant<Launch, Matmul, Window, Copy>;
   struct Prepared {
     const plan::Program *program;
     std::vector<Instruction> instructions;
@@ -75,6 +82,7 @@ private:
   Status prepare(const plan::Program &program, bool checkMemory);
   Launch prepareLaunch(const plan::Launch &launch, Prepared &prepared);
   Instruction prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
+  void execute(const Window &window);
   void execute(const Instruction &instruction, const Prepared &prepared);
   uint8_t *use(uint32_t slot);
 

@@ -1,5 +1,7 @@
 #include "runtime/MemoryCheck.h"
 
+#include "runtime/PlanWindow.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +45,9 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
     write(matmul->c());
     if (matmul->epilogue())
       addLaunch(*matmul->epilogue(), 1); // its first argument is c
+  } else if (const plan::Window *window = instruction.body_as_Window()) {
+    for (uint32_t i = 0; i < window->arguments()->size(); ++i)
+      i < argumentsOf(window->function()).reads ? read(window->arguments()->Get(i)) : write(window->arguments()->Get(i));
   } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
     result.reads.push_back({copy->source(), copy->bytes()});
     result.writes.push_back({copy->destination(), copy->bytes()});

@@ -2,6 +2,7 @@
 
 #include "runtime/Plan.h"
 #include "runtime/PlanMatmul.h"
+#include "runtime/PlanWindow.h"
 #include "runtime/base/Hyperparameters.h"
 
 #include <fmt/format.h>
@@ -74,6 +75,7 @@ private:
   Status checkLaunch(const plan::Launch &launch);
   Status checkMatmul(const plan::Matmul &matmul);
   Status checkEpilogue(const plan::Matmul &matmul);
+  Status checkWindow(const plan::Window &window) const;
   Status checkCopy(const plan::Copy &copy) const;
   Status checkWritable(uint32_t slot) const;
   Status checkSlotIndex(uint32_t slot) const;
@@ -329,6 +331,8 @@ Status Checker::checkInstruction(const plan::Instruction &instruction) {
     return checkLaunch(*launch);
   if (const plan::Matmul *matmul = instruction.body_as_Matmul())
     return checkMatmul(*matmul);
+  if (const plan::Window *window = instruction.body_as_Window())
+    return checkWindow(*window);
   if (const plan::Copy *copy = instruction.body_as_Copy())
     return checkCopy(*copy);
   return badHere("it is of an unknown type");
@@ -444,6 +448,58 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
       return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
                      slotName(matmul.c()));
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
+}
+
+Status Checker::checkWindow(const plan::Window &window) const {
+  using Function = plan::WindowFunction;
+  if (window.function() > Function::MAX)
+    return badHere("the window's function {} is unknown", static_cast<unsigned>(window.function()));
+  WindowArguments arguments = argumentsOf(window.function());
+  if (!window.arguments() || window.arguments()->size() != arguments.reads + arguments.writes)
+    return badHere("'{}' takes {} arguments", plan::EnumNameWindowFunction(window.function()), arguments.reads + arguments.writes);
+  if (Status status = verifyWindow(toConvolutionShape(window).window); !status.isOk())
+    return Status::error(ExitCode::BadData, fmt::format("plan: {}: {}", where_, status.message()));
+  bool pooling = window.function() >= Function::MaxPool;
+  for (int64_t extent : {window.batch(), window.channels(), window.filters(), window.parts()})
+    if (extent < 1 || extent > INT32_MAX)
+      return badHere("an extent of the window's tensors is {}", extent);
+
+  auto elements = [](std::initializer_list<int64_t> extents) {
+    std::optional<uint64_t> product = 1;
+    for (int64_t extent : extents)
+      product = product ? boundedProduct(*product, extent) : product;
+    return product;
+  };
+  auto input = elements({window.batch(), window.channels(), window.height(), window.width()});
+  auto result = elements({window.batch(), pooling ? window.channels() : window.filters(), window.out_height(), window.out_width()});
+  auto weight = elements({window.filters(), window.channels(), window.kernel_height(), window.kernel_width()});
+  auto terms = elements({window.parts(), window.filters(), window.channels(), window.kernel_height(), window.kernel_width()});
+  std::optional<uint64_t> sizes[3]; // of the arguments
+  switch (window.function()) {
+  case Function::Convolution: sizes[0] = input, sizes[1] = weight, sizes[2] = result; break;
+  case Function::ConvolutionInputGrad: sizes[0] = result, sizes[1] = weight, sizes[2] = input; break;
+  case Function::ConvolutionWeightGrad: sizes[0] = input, sizes[1] = result, sizes[2] = terms; break;
+  case Function::MaxPool: sizes[0] = input, sizes[1] = result, sizes[2] = result; break;
+  case Function::MaxPoolGrad: sizes[0] = result, sizes[1] = result, sizes[2] = input; break;
+  case Function::AvgPool: sizes[0] = input, sizes[1] = result; break;
+  case Function::AvgPoolGrad: sizes[0] = result, sizes[1] = input; break;
+  }
+  int64_t index = window.function() == Function::MaxPool ? 2 : window.function() == Function::MaxPoolGrad ? 0 : -1;
+  for (uint32_t i = 0; i < window.arguments()->size(); ++i) {
+    uint32_t number = window.arguments()->Get(i);
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(number));
+    if (slot(number).element_type() != (int64_t(i) == index ? plan::ElementType::I32 : plan::ElementType::F32))
+      return badHere("the window's operand '{}' is of another type", slotName(number));
+    if (!sizes[i] || *sizes[i] > slot(number).bytes() / sizeof(float))
+      return badHere("the window leaves its operand '{}'", slotName(number));
+    if (i >= arguments.reads)
+      TAPEOUT_RETURN_IF_ERROR(checkWritable(number));
+    for (uint32_t j = arguments.reads; j < window.arguments()->size(); ++j)
+      if (uint32_t other = window.arguments()->Get(j);
+          j != i && other < plan_.slots()->size() && overlap(number, slot(number).bytes(), other, slot(other).bytes()))
+        return badHere("the window writes '{}' over '{}'", slotName(other), slotName(number));
+  }
+  return Status::ok();
 }
 
 Status Checker::checkCopy(const plan::Copy &copy) const {

@@ -20,6 +20,10 @@ std::string instructionName(const Plan &plan, const plan::Instruction &instructi
     return plan.root().kernels()->Get(launch->kernel())->symbol()->str();
   if (const plan::Matmul *matmul = instruction.body_as_Matmul())
     return fmt::format("matmul {} x {} x {}", matmul->m(), matmul->n(), matmul->k());
+  if (const plan::Window *window = instruction.body_as_Window())
+    return fmt::format("{} {} x {} over {} x {} x {} x {}", plan::EnumNameWindowFunction(window->function()),
+                       window->kernel_height(), window->kernel_width(), window->batch(), window->channels(), window->height(),
+                       window->width());
   return "copy";
 }
 

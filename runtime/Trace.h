@@ -20,7 +20,7 @@ Status writeTrace(const Plan &plan, const std::vector<TracedStep> &steps, const 
 
 /// "forward", "loss", "backward", "optimizer" or "other": the phases of runtime/plan.fbs.
 const char *phaseName(uint8_t phase);
-/// The kernel's symbol, "matmul m x n x k" or "copy".
+/// The kernel's symbol, "matmul m x n x k", a window's function and sizes, or "copy".
 std::string instructionName(const Plan &plan, const plan::Instruction &instruction);
 
 } // namespace tapeout::rt

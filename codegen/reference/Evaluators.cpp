@@ -2,8 +2,11 @@
 
 #include "codegen/reference/Kernels.h"
 #include "codegen/reference/ScalarProgram.h"
+#include "codegen/reference/Windows.h"
+#include "ir/tape/Convolution.h"
 #include "ir/tape/Embedding.h"
 #include "ir/tape/MatMul.h"
+#include "ir/tape/Pooling.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 
@@ -121,6 +124,32 @@ Evaluator product(DotGeneralOp op) {
   };
 }
 
+template <typename Pointer> Pointer argumentAt(Inputs inputs, Outputs outputs, size_t i) {
+  if constexpr (std::is_same_v<Pointer, const double *>)
+    return inputs[i]->data();
+  else
+    return outputs[i - inputs.size()]->data();
+}
+template <typename... Arguments, size_t... I>
+void call(void (*function)(const WindowSizes &, Arguments...), const WindowSizes &sizes, Inputs inputs, Outputs outputs,
+          std::index_sequence<I...>) {
+  function(sizes, argumentAt<Arguments>(inputs, outputs, I)...);
+}
+
+// A function of the window's sizes, its operands and its results.
+template <typename... Arguments>
+FailureOr<Evaluator> window(WindowOpInterface op, void (*function)(const WindowSizes &, Arguments...)) {
+  SmallVector<Type> types;
+  for (Type type : op->getResultTypes())
+    types.push_back(cast<RankedTensorType>(type).getElementType());
+  return Evaluator([=, sizes = op.getWindowSizes()](Inputs inputs, Outputs outputs) {
+    call(function, sizes, inputs, outputs, std::index_sequence_for<Arguments...>());
+    for (auto [type, output] : llvm::zip(types, outputs))
+      roundTo(type, *output);
+    return success();
+  });
+}
+
 LogicalResult checkIds(Operation *op, const Values &ids, int64_t rows) {
   for (auto [position, id] : llvm::enumerate(ids))
     if (id < 0 || id >= static_cast<double>(rows))
@@ -182,6 +211,13 @@ FailureOr<Evaluator> evaluatorOf(Operation *op) {
       .Case([](ReduceOp reduce) { return reduction(reduce); })
       .Case([](SumOfSquaresPartsOp op) { return FailureOr<Evaluator>(sumOfSquaresParts(op)); })
       .Case([](DotGeneralOp dot) { return FailureOr<Evaluator>(product(dot)); })
+      .Case([](ConvolutionOp op) { return window(op, convolve); })
+      .Case([](ConvolutionInputGradOp op) { return window(op, convolveInputGradient); })
+      .Case([](ConvolutionWeightGradOp op) { return window(op, convolveWeightGradient); })
+      .Case([](MaxPoolOp op) { return window(op, maxPool); })
+      .Case([](MaxPoolGradOp op) { return window(op, maxPoolGradient); })
+      .Case([](AvgPoolOp op) { return window(op, avgPool); })
+      .Case([](AvgPoolGradOp op) { return window(op, avgPoolGradient); })
       .Case([](EmbeddingOp embedding) { return FailureOr<Evaluator>(lookup(embedding)); })
       .Case([](EmbeddingGradOp gradient) { return FailureOr<Evaluator>(lookupGradient(gradient)); })
       .Case([](ConcatenateOp join) { return FailureOr<Evaluator>(concatenate(join)); })

@@ -14,7 +14,7 @@ using Values = std::vector<double>; // of one tensor, row-major
 using Evaluator =
     std::function<mlir::LogicalResult(llvm::ArrayRef<const Values *> inputs, llvm::ArrayRef<Values *> outputs)>;
 
-/// Asks the op's interfaces; only products, lookups, split and concatenate have evaluators of their own. The op must
+/// Asks the op's interfaces; only products, windows, lookups, split and concatenate have evaluators of their own. The op must
 /// outlive the evaluator. Fails with a diagnostic for an op that cannot be computed.
 mlir::FailureOr<Evaluator> evaluatorOf(mlir::Operation *op);
 

@@ -4,6 +4,7 @@
 
 #include "frontend/Graph.h"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace tapeout::frontend {
 /// Keeps products of three sizes far from overflow.
 constexpr int64_t kMaxSize = 1 << 24;
 constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxImage = 1 << 14;
+constexpr int64_t kMaxChannels = 1 << 12;
 
 struct MlpSizes {
   int64_t inputs = 784;
@@ -22,6 +25,29 @@ struct MlpSizes {
 
 /// Linear layers with relu between them; "images" f32 [batch, inputs] to logits [batch, classes].
 Graph buildMlp(std::string name, const MlpSizes &sizes);
+
+struct ImageSizes {
+  int64_t image = 28; ///< height and width
+  int64_t channels = 1;
+  int64_t classes = 10;
+  int64_t width = 32; ///< filters of the first convolution
+};
+
+/// Two convolutions and two linear layers (after LeCun et al. 1998); "images" f32 [batch, channels, image, image] to logits
+/// [batch, classes]. The image is at least 4 wide.
+Graph buildLenet(std::string name, const ImageSizes &sizes);
+
+/// U-Net (Ronneberger et al. 2015) with batch norm; logits [batch, image, image, classes] for each pixel. The image is a
+/// multiple of 16. Planes grow by transposed convolutions, as in the paper.
+Graph buildUnet(std::string name, const ImageSizes &sizes);
+
+struct ResnetSizes : ImageSizes {
+  std::array<int64_t, 4> blocks = {2, 2, 2, 2}; ///< of each stage
+  bool bottleneck = false;
+};
+
+/// ResNet (He et al. 2015), with the stride in the 3 x 3 convolution of a bottleneck.
+Graph buildResnet(std::string name, const ResnetSizes &sizes);
 
 struct GptSizes {
   int64_t layers = 4;

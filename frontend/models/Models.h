@@ -22,13 +22,15 @@ struct ModelOptions {
   std::optional<int64_t> vocabulary = {};
   std::optional<int64_t> keyHeads = {};  ///< llama
   std::optional<int64_t> maskToken = {}; ///< bert; default: the last of the vocabulary, 103 in bert-base and bert-large
-  std::optional<int64_t> image = {};     ///< vit
+  std::optional<int64_t> image = {};     ///< vit, images: height and width
   std::optional<int64_t> patch = {};     ///< vit
   // mlp
   std::optional<int64_t> inputs = {};
   std::optional<std::vector<int64_t>> hidden = {}; ///< widths of the hidden layers; empty: none. llama: one, of the MLP
   std::optional<int64_t> classes = {};
-  // all
+  // images
+  std::optional<int64_t> channels = {};
+  // some
   std::optional<double> dropout = {}; ///< probability, from 0 to below 1
 };
 

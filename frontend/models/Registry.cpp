@@ -54,6 +54,13 @@ constexpr SizeOption<VitSizes> kVitSizeOptions[] = {
     {"width", &ModelOptions::width, &VitSizes::width},    {"classes", &ModelOptions::classes, &VitSizes::classes},
 };
 
+constexpr SizeOption<ImageSizes> kImageSizeOptions[] = {
+    {"image", &ModelOptions::image, &ImageSizes::image, kMaxImage},
+    {"channels", &ModelOptions::channels, &ImageSizes::channels, kMaxChannels},
+    {"classes", &ModelOptions::classes, &ImageSizes::classes},
+    {"width", &ModelOptions::width, &ImageSizes::width, kMaxChannels},
+};
+
 constexpr std::string_view kMlp = "mlp";
 constexpr std::string_view kLlama = "llama";
 constexpr std::string_view kVit = "vit-b16";
@@ -77,6 +84,23 @@ constexpr Preset<BertSizes> kBertPresets[] = {
     {"bert-large", "BERT large (24 layers, 16 heads, width 1024, context 512)", {24, 16, 1024, 512, 30522, 103, 0}},
 };
 
+struct ImagePreset {
+  std::string_view name;
+  std::string_view description;
+  ResnetSizes sizes;
+  int64_t least, multiple; // of the image
+  Graph (*build)(std::string name, const ResnetSizes &sizes);
+};
+
+constexpr ImagePreset kImagePresets[] = {
+    {"lenet", "Two convolutions and two linear layers (default: images 1x28x28, 10 classes)", {{28, 1, 10, 32}}, 4, 1,
+     [](std::string name, const ResnetSizes &sizes) { return buildLenet(std::move(name), sizes); }},
+    {"resnet18", "ResNet-18 (default: images 3x224x224, 1000 classes)", {{224, 3, 1000, 64}}, 1, 1, buildResnet},
+    {"resnet50", "ResNet-50 (default: images 3x224x224, 1000 classes)", {{224, 3, 1000, 64}, {3, 4, 6, 3}, true}, 1, 1, buildResnet},
+    {"unet", "U-Net that classifies each pixel (default: images 3x128x128, 2 classes, width 32)", {{128, 3, 2, 32}}, 16, 16,
+     [](std::string name, const ResnetSizes &sizes) { return buildUnet(std::move(name), sizes); }},
+};
+
 template <typename... Args> Status usage(fmt::format_string<Args...> format, Args &&...args) {
   return Status::error(ExitCode::Usage, fmt::format(format, std::forward<Args>(args)...));
 }
@@ -93,6 +117,7 @@ std::vector<std::string_view> givenOptions(const ModelOptions &options) {
   addSizes(kLlamaSizeOptions);
   addSizes(kBertSizeOptions);
   addSizes(kVitSizeOptions);
+  addSizes(kImageSizeOptions);
   if (options.hidden)
     names.push_back("hidden");
   if (options.maskToken)
@@ -122,9 +147,11 @@ Status apply(const SizeOption<Sizes> (&table)[N], const ModelOptions &options, S
     sizes.*option.size = (options.*option.given).value_or(sizes.*option.size);
     TAPEOUT_RETURN_IF_ERROR(verifySize(option.name, sizes.*option.size, option.most));
   }
-  sizes.dropout = options.dropout.value_or(sizes.dropout);
-  if (!(sizes.dropout >= 0 && sizes.dropout < 1)) // also refuses NaN
-    return usage("--dropout is {}; give a probability from 0 to below 1", sizes.dropout);
+  if constexpr (requires { sizes.dropout; }) {
+    sizes.dropout = options.dropout.value_or(sizes.dropout);
+    if (!(sizes.dropout >= 0 && sizes.dropout < 1)) // also refuses NaN
+      return usage("--dropout is {}; give a probability from 0 to below 1", sizes.dropout);
+  }
   return Status::ok();
 }
 
@@ -196,6 +223,14 @@ Result<Graph> makeVit(const ModelOptions &options) {
   return buildVit(std::string(kVit), sizes);
 }
 
+Result<Graph> makeImageModel(const ImagePreset &preset, const ModelOptions &options) {
+  ResnetSizes sizes = preset.sizes;
+  TAPEOUT_RETURN_IF_ERROR(apply<ImageSizes>(kImageSizeOptions, options, sizes));
+  if (sizes.image < preset.least || sizes.image % preset.multiple != 0)
+    return usage("--image is {}; '{}' needs a multiple of {} from {} on", sizes.image, preset.name, preset.multiple, preset.least);
+  return preset.build(std::string(preset.name), sizes);
+}
+
 Result<Graph> make(std::string_view name, const ModelOptions &options) {
   for (const auto &preset : kGptPresets)
     if (preset.name == name)
@@ -205,6 +240,9 @@ Result<Graph> make(std::string_view name, const ModelOptions &options) {
       return makeBert(preset, options);
   if (name == kLlama)
     return makeLlama(options);
+  for (const ImagePreset &preset : kImagePresets)
+    if (preset.name == name)
+      return makeImageModel(preset, options);
   return name == kVit ? makeVit(options) : makeMlp(name, options);
 }
 
@@ -226,6 +264,8 @@ std::vector<ModelInfo> listModels() {
   models.push_back({kVit,
                     "Vision transformer (default: images 3 x 224 x 224, patch 16, 12 layers, 12 heads, width 768)",
                     {"image", "patch", "layers", "heads", "width", "classes", "dropout"}});
+  for (const ImagePreset &preset : kImagePresets)
+    models.push_back({preset.name, preset.description, {"image", "channels", "classes", "width"}});
   return models;
 }
 

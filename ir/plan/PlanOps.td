@@ -82,6 +82,13 @@ def MatmulOp : Plan_Instruction<"matmul"> {
   let assemblyFormat = [{`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch
                          (`offsets` $offsets^)? (`epilogue` $epilogue^)? attr-dict}];
 }
+def WindowOp : Plan_Instruction<"window"> {
+  let summary = "Slides a window over planes: convolution or pooling; see table Window of runtime/plan.fbs";
+  let description = [{`function` is the tape op's mnemonic; `sizes` are the fields of tape::WindowSizes in their order.}];
+  let arguments = (ins StrAttr:$function, Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
+                       DenseI64ArrayAttr:$sizes);
+  let assemblyFormat = "$function `(` $reads `)` `->` `(` $writes `)` `sizes` $sizes attr-dict";
+}
 def CopyOp : Plan_Instruction<"copy"> {
   let summary = "Copies a whole slot";
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes);

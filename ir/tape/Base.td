@@ -71,7 +71,12 @@ defvar Differentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 defvar ScalarBody = DeclareOpInterfaceMethods<ScalarBodyOpInterface>;
 defvar Access = DeclareOpInterfaceMethods<AccessOpInterface>;
 defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
+defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
+defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
 defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;
+
+// A library call executes the op: no kernel is generated for it.
+def LibraryCall : NativeOpTrait<"LibraryCall"> { let cppNamespace = "::tapeout::tape"; }
 
 // Operands have the result's shape or rank 0 (one value for every element).
 def ElementwiseShapes : NativeOpTrait<"ElementwiseShapes"> { let cppNamespace = "::tapeout::tape"; }

@@ -28,4 +28,16 @@ struct StridedAccess {
   llvm::SmallVector<int64_t, 6> strides; // one per dimension of the result, in elements
 };
 
+/// A window that slides over the planes of [batch, channels, height, width]: a convolution, a pooling or a gradient of one.
+struct WindowSizes {
+  int64_t batch, channels;
+  int64_t filters;                   // convolutions, else 1
+  int64_t height, width;             // of the input
+  int64_t kernelHeight, kernelWidth; // of the window
+  int64_t outHeight, outWidth;       // positions of the window
+  int64_t strideY, strideX;
+  int64_t padTop, padLeft;
+  int64_t parts; // terms that a weight gradient is given as, else 1
+};
+
 } // namespace tapeout::tape

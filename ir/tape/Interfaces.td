@@ -82,6 +82,25 @@ def StochasticOpInterface : OpInterface<"StochasticOpInterface"> {
   ];
 }
 
+def StatefulOpInterface : OpInterface<"StatefulOpInterface"> {
+  let description = [{
+    An op that keeps a state from step to step, which training updates without a gradient: running statistics. The state
+    are parameters of the model that nothing else reads in a training step. Evaluation reads the state and leaves it.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [
+    InterfaceMethod<"Pairs of an operand and the result that is its new value.",
+      "::llvm::SmallVector<std::pair<unsigned, unsigned>>", "getStateUpdates">,
+    InterfaceMethod<"Evaluation: replaces the op's results by the state.", "void", "useState">,
+  ];
+}
+
+def WindowOpInterface : OpInterface<"WindowOpInterface"> {
+  let description = [{A library call that slides a window over planes. Which one it is, is the op's name.}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"All its sizes.", "::tapeout::tape::WindowSizes", "getWindowSizes">];
+}
+
 def PlaceableOpInterface : OpInterface<"PlaceableOpInterface"> {
   let description = [{
     How placements on one mesh axis pass through the op. Everything replicated is always allowed and not listed; every

@@ -26,7 +26,4 @@ std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op);
 /// The same with these strides of the operands and the result, one per dimension (ir/tape/Strided.h chooses them).
 std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op, llvm::ArrayRef<int64_t> lhsStrides, llvm::ArrayRef<int64_t> rhsStrides,
                                              llvm::ArrayRef<int64_t> resultStrides);
-
-/// Whether a library call executes the op, so that no kernel is generated for it.
-inline bool isLibraryCall(mlir::Operation *op) { return mlir::isa<DotGeneralOp>(op); }
 } // namespace tapeout::tape

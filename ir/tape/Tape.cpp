@@ -1,6 +1,8 @@
 #include "ir/tape/Tape.h"
 
 #include "ir/tape/Attention.h"
+#include "ir/tape/BatchNorm.h"
+#include "ir/tape/Convolution.h"
 #include "ir/tape/Elementwise.h"
 #include "ir/tape/Embedding.h"
 #include "ir/tape/Fusion.h"
@@ -8,6 +10,7 @@
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Normalization.h"
 #include "ir/tape/Optimizer.h"
+#include "ir/tape/Pooling.h"
 #include "ir/tape/Random.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Rotary.h"
@@ -26,7 +29,10 @@ void TapeDialect::initialize() {
   registerShapeOps(*this);
   registerReductionOps(*this);
   registerMatMulOps(*this);
+  registerConvolutionOps(*this);
+  registerPoolingOps(*this);
   registerNormalizationOps(*this);
+  registerBatchNormOps(*this);
   registerAttentionOps(*this);
   registerEmbeddingOps(*this);
   registerLossOps(*this);

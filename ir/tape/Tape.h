@@ -45,6 +45,7 @@ inline constexpr llvm::StringLiteral kNameAttr = "tape.name";       // argument,
 inline constexpr llvm::StringLiteral kInitAttr = "tape.init";       // parameter: dictionary kind, a, b, stream, tensor
 inline constexpr llvm::StringLiteral kUpdatesAttr = "tape.updates"; // result: index of the argument it is the new value of
 inline constexpr llvm::StringLiteral kFrozenAttr = "tape.frozen";   // parameter: no gradient, no update
+inline constexpr llvm::StringLiteral kStatisticAttr = "tape.statistic"; // parameter: updated by the step, without gradient
 inline constexpr llvm::StringLiteral kGradientOfAttr = "tape.gradient_of"; // result: index of the parameter argument
 /// On ops: one of "forward" (absent), "loss", "backward", "optimizer".
 inline constexpr llvm::StringLiteral kPhaseAttr = "tape.phase";
@@ -78,6 +79,10 @@ class ElementwiseShapes : public mlir::OpTrait::TraitBase<ConcreteType, Elementw
 public:
   static mlir::LogicalResult verifyTrait(mlir::Operation *op) { return detail::verifyElementwiseShapes(op); }
 };
+
+template <typename ConcreteType> class LibraryCall : public mlir::OpTrait::TraitBase<ConcreteType, LibraryCall> {};
+/// Whether a library call executes the op, so that no kernel is generated for it.
+inline bool isLibraryCall(mlir::Operation *op) { return op->hasTrait<LibraryCall>(); }
 
 template <unsigned... LinearOperandSets> class ElementwisePlacement {
 public:

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -79,6 +80,7 @@ protected:
     std::ofstream(shared_ + "/text", std::ios::binary) << text;
 
     writeFloats("images.npy", 61, 2);
+    writeFloats("planes.npy", 3 * 33 * 33, 6);
     writeFloats("features.npy", 8, 3);
     writeFloats("targets.npy", 3, 4);
     std::string labels = npyHeader("<i8", std::to_string(kSamples) + ",");
@@ -144,7 +146,7 @@ protected:
 
   /// Ten steps of the executable and of the interpreter, which gets the options that the executable was compiled with.
   void compareWithInterpreter(const std::string &model, const std::string &suffix, const std::string &options,
-                              const std::string &run) {
+                              const std::string &run, double tolerance = 1e-5) {
     expectRun(0, model + suffix, run + " --steps 10 --log-dir @log");
     Outcome interpreted =
         runIn(folder_, kTapeout,
@@ -155,16 +157,21 @@ protected:
       ASSERT_EQ(actual.size(), 10u);
       ASSERT_EQ(expected.size(), 10u);
       for (size_t i = 0; i < 10; ++i)
-        EXPECT_NEAR(actual[i], expected[i], 1e-5 * std::abs(expected[i])) << key << " of step " << i + 1;
+        EXPECT_NEAR(actual[i], expected[i], tolerance * std::abs(expected[i])) << key << " of step " << i + 1;
     }
   }
 
   void expectResumedAfterKills(int kills);
+  static void compileResnet() {
+    prepare(kTapeout, "model resnet18 --image 33 --width 3 --classes 10 -o %resnet18.tape");
+    compile("resnet18", "--batch 4");
+  }
 
   static constexpr char kGptOptions[] = "--batch 4 --schedule cosine --warmup 3 --clip 1 --weight-decay 0.1";
   static constexpr char kMlpOptions[] = "--batch 16 --optimizer momentum --weight-decay 0.01";
   static constexpr char kGptData[] = "--data %text";
   static constexpr char kMlpData[] = "--data %images.npy --labels %labels.npy";
+  static constexpr char kPlanes[] = "--data %planes.npy --labels %labels.npy";
   static constexpr int kSamples = 200;
 
   inline static std::string shared_;
@@ -186,6 +193,56 @@ TEST_F(ExecutableTest, GptOfDefaultSizesTrainsLikeTheInterpreter) {
 
 TEST_F(ExecutableTest, RegressorTrainsLikeTheInterpreter) {
   compareWithInterpreter("regressor", "", "--lr 0.01", "--data %features.npy --labels %targets.npy");
+}
+
+TEST_F(ExecutableTest, LenetTrainsLikeTheInterpreter) {
+  prepare(kTapeout, "model lenet --image 33 --channels 3 --width 5 -o %lenet.tape");
+  compile("lenet", "--batch 6 --clip 1");
+  compareWithInterpreter("lenet", "", "--batch 6 --clip 1", kPlanes);
+}
+
+TEST_F(ExecutableTest, UnetTrainsLikeTheInterpreter) {
+  prepare(kTapeout, "model unet --image 16 --width 2 --classes 3 -o %unet.tape");
+  writeFloats("squares.npy", 3 * 16 * 16, 7);
+  std::string labels = npyHeader("|u1", fmt::format("{}, 16, 16", kSamples));
+  for (int i = 0; i < kSamples * 16 * 16; ++i)
+    labels += static_cast<char>(hashWord(8, i) % 3);
+  std::ofstream(shared_ + "/masks.npy", std::ios::binary) << labels;
+  compile("unet", "--batch 4");
+  compareWithInterpreter("unet", "", "--batch 4", "--data %squares.npy --labels %masks.npy");
+}
+
+TEST_F(ExecutableTest, ResnetTrainsLikeTheInterpreter) {
+  compileResnet();
+  compareWithInterpreter("resnet18", "", "--batch 4", kPlanes, 1e-4);
+}
+
+// Running statistics are saved and go on, and evaluation neither changes them nor depends on what else is in a batch.
+TEST_F(ExecutableTest, RunningStatisticsAreState) {
+  compileResnet();
+  expectRun(0, "resnet18", std::string(kPlanes) + " --steps 6 --threads 1 --export @whole --checkpoint-dir @undisturbed");
+  expectRun(0, "resnet18", std::string(kPlanes) + " --steps 3 --threads 2 --checkpoint-dir @state");
+  expectRun(0, "resnet18", std::string(kPlanes) + " --steps 6 --threads 2 --checkpoint-dir @state --resume --export @resumed");
+  EXPECT_EQ(get("whole"), get("resumed"));
+  auto file = Safetensors::open(folder_ + "/whole");
+  ASSERT_TRUE(file.isOk());
+  const TensorEntry *mean = file->find("layer2.0.downsample.1.running_mean");
+  ASSERT_NE(mean, nullptr);
+  float first;
+  std::memcpy(&first, file->data(*mean).data(), sizeof first);
+  EXPECT_NE(first, 0.0f);
+
+  compile("resnet18", "--batch 5", "5");
+  std::string evaluate = "--init @whole --eval-data %planes.npy --eval-labels %labels.npy";
+  Outcome four = run("resnet18", evaluate + " --export @evaluated"), five = run("resnet185", evaluate);
+  ASSERT_EQ(four.code, 0) << four.error;
+  ASSERT_EQ(five.code, 0) << five.error;
+  auto loss = [](const Outcome &outcome) { return std::stod(outcome.out.substr(outcome.out.rfind(' '))); };
+  EXPECT_NEAR(loss(four), loss(five), 1e-5);
+  EXPECT_EQ(get("evaluated"), get("whole"));
+  Outcome checked = run("resnet18", std::string(kPlanes) + " --steps 6 --export @checked --check-memory");
+  EXPECT_EQ(checked.code, 0) << checked.error;
+  EXPECT_EQ(get("checked"), get("whole"));
 }
 
 TEST_F(ExecutableTest, EveryOptimizerTrainsLikeTheInterpreter) {

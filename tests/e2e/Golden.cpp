@@ -20,7 +20,7 @@ frontend::Graph Golden::graph() const {
       {"layers", sizes.layers},       {"heads", sizes.heads},          {"kv_heads", sizes.keyHeads},
       {"width", sizes.width},         {"context", sizes.context},      {"vocab", sizes.vocabulary},
       {"inputs", sizes.inputs},       {"classes", sizes.classes},      {"image", sizes.image},
-      {"patch", sizes.patch},         {"mask_token", sizes.maskToken},
+      {"channels", sizes.channels},  {"patch", sizes.patch},         {"mask_token", sizes.maskToken},
   };
   for (auto [name, size] : options)
     if (s.contains(name))

@@ -30,6 +30,7 @@ public:
   const nlohmann::json &settings() const { return json_.at("settings"); }
   std::vector<double> numbers(const char *key) const { return json_.at(key); }
   const nlohmann::json &gradients() const { return json_.at("gradients"); }
+  nlohmann::json statistics() const { return json_.value("statistics", nlohmann::json::object()); }
   std::string initialHash() const { return json_.at("initial_sha256"); }
 
 private:

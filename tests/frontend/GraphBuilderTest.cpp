@@ -40,6 +40,18 @@ TEST_F(GraphBuilderTest, knowsShapes) {
   EXPECT_EQ(g.extent(x, 0), kBatch);
 }
 
+TEST_F(GraphBuilderTest, knowsShapesOfPlanes) {
+  const Value planes = g.input("planes", {ElementType::F32, {kBatch, 4, 9, 8}});
+  EXPECT_EQ(g.shape(g.convolution("c", planes, 6, {.size = 3, .stride = 2, .padding = 1}, zeros(), zeros())), (Shape{kBatch, 6, 5, 4}));
+  EXPECT_EQ(g.shape(g.transposedConvolution("t", planes, 2, {.size = 3, .stride = 2}, zeros(), std::nullopt)),
+            (Shape{kBatch, 2, 19, 17}));
+  EXPECT_EQ(g.shape(g.maxPool(planes, {.size = 2, .stride = 2})), (Shape{kBatch, 4, 4, 4}));
+  EXPECT_EQ(g.shape(g.averagePool(planes, {.size = 3})), (Shape{kBatch, 4, 7, 6}));
+  EXPECT_EQ(g.shape(g.globalAverage(planes)), (Shape{kBatch, 4}));
+  EXPECT_EQ(g.shape(g.concatenate({planes, planes}, 1)), (Shape{kBatch, 8, 9, 8}));
+  EXPECT_EQ(g.shape(g.groupNorm("g", g.batchNorm("b", planes), 2)), (Shape{kBatch, 4, 9, 8}));
+}
+
 TEST_F(GraphBuilderTest, numbersInputsThenParametersThenResults) {
   const Value early = g.relu(x);
   const Value gamma = g.parameter("gamma", {8}, ones());

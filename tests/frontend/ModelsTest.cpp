@@ -76,8 +76,8 @@ TEST(Models, areListedAndBuiltByName) {
     EXPECT_FALSE(model.description.empty());
     EXPECT_EQ(build(model.name).name, model.name);
   }
-  EXPECT_EQ(names, (std::vector<std::string_view>{"mlp", "gpt", "gpt2-124m", "gpt2-350m", "gpt2-774m", "llama", "bert",
-                                                  "bert-base", "bert-large", "vit-b16"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"mlp", "gpt", "gpt2-124m", "gpt2-350m", "gpt2-774m", "llama", "bert", "bert-base",
+                                                  "bert-large", "vit-b16", "lenet", "resnet18", "resnet50", "unet"}));
 }
 
 TEST(Gpt, hasTheNamesShapesAndStartOfGpt2) {
@@ -201,10 +201,31 @@ TEST(Mlp, takesItsOptions) {
   EXPECT_EQ(countOps(build("mlp", {.hidden = std::vector<int64_t>{}}))["relu"], 0);
 }
 
+TEST(ImageModels, haveTheParametersOfPyTorch) {
+  EXPECT_EQ(parameterCount(build("lenet")), 421'642);
+  // Those of torchvision, and its running means and variances.
+  EXPECT_EQ(parameterCount(build("resnet18")), 11'689'512 + 9'600);
+  EXPECT_EQ(parameterCount(build("resnet50")), 25'557'032 + 53'120);
+  const Graph graph = build("resnet50", {.image = 32, .classes = 10});
+  EXPECT_EQ(find(graph, "layer3.5.conv2.weight").type.shape, (std::vector<int64_t>{256, 256, 3, 3}));
+  EXPECT_EQ(find(graph, "layer4.0.downsample.1.running_var").initializer.kind, Initializer::Kind::Ones);
+  EXPECT_EQ(find(graph, "fc.weight").type.shape, (std::vector<int64_t>{10, 2048}));
+  EXPECT_EQ(graph.vocabulary, 10);
+}
+
+TEST(Unet, joinsWhatItHalved) {
+  const Graph graph = build("unet", {.image = 32, .classes = 3});
+  std::map<std::string, int> ops = countOps(graph);
+  EXPECT_EQ(ops["concatenate"], 4);
+  EXPECT_EQ(ops["convolution_input_grad"], 4); // transposed convolutions
+  EXPECT_EQ(ops["convolution"], 2 * 9 + 1);
+  EXPECT_EQ(find(graph, "up3.join.conv0.weight").type.shape, (std::vector<int64_t>{256, 512, 3, 3}));
+}
+
 TEST(Models, refuseBadOptionsWithASentence) {
   EXPECT_EQ(problem("gpt5", {}),
             "there is no built-in model 'gpt5'; there are mlp, gpt, gpt2-124m, gpt2-350m, gpt2-774m, llama, bert, "
-            "bert-base, bert-large, vit-b16");
+            "bert-base, bert-large, vit-b16, lenet, resnet18, resnet50, unet");
   EXPECT_EQ(problem("mlp", {.heads = 4}),
             "model 'mlp' has no option --heads; it has --inputs, --hidden, --classes, --dropout");
   EXPECT_EQ(problem("gpt", {.hidden = std::vector<int64_t>{4}}),
@@ -222,6 +243,10 @@ TEST(Models, refuseBadOptionsWithASentence) {
   EXPECT_EQ(problem("bert-base", {.maskToken = -1}), "--mask-token is -1; give a token of the vocabulary");
   EXPECT_EQ(problem("vit-b16", {.image = 30}),
             "the image of 30 x 30 is not divisible into patches of 16 x 16; choose --image as a multiple of --patch");
+  EXPECT_EQ(problem("unet", {.image = 24}), "--image is 24; 'unet' needs a multiple of 16 from 16 on");
+  EXPECT_EQ(problem("lenet", {.image = 3}), "--image is 3; 'lenet' needs a multiple of 1 from 4 on");
+  EXPECT_EQ(problem("resnet18", {.dropout = 0.5}),
+            "model 'resnet18' has no option --dropout; it has --image, --channels, --classes, --width");
   EXPECT_EQ(problem("gpt", {.layers = 0}), "--layers is 0; give a number from 1 to 4096");
   EXPECT_EQ(problem("gpt", {.vocabulary = -1}), "--vocab is -1; give a number from 1 to 16777216");
   EXPECT_EQ(problem("gpt", {.width = INT64_MAX}), "--width is 9223372036854775807; give a number from 1 to 16777216");

@@ -3,7 +3,8 @@
 
 A golden holds its settings, the losses and gradient norms (before clipping) of all steps, the first losses of the same
 training in float32, the SHA-256 of the initial parameters (float32, little endian, in the order of the model), and per
-parameter of the first step's gradient its norm, 8 projections on vectors of +-1 and 16 elements at hashed positions.
+parameter of the first step's gradient its norm, 8 projections on vectors of +-1 and 16 elements at hashed positions;
+the same of the last running statistics.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 SCHEDULED = {"lr": 1e-3, "schedule": 2, "min_lr_ratio": 0, "warmup_steps": 10, "weight_decay": 0.1, "clip": 1.0, **ADAM}
 QUICK = {**SCHEDULED, "lr": 3e-3, "warmup_steps": 2}
 CONSTANT = {"lr": 1e-2, "schedule": 0, "min_lr_ratio": 0, "warmup_steps": 0, "weight_decay": 0.01, "clip": 0}
+IMAGES = {"channels": 3, "classes": 5, "batch": 8}
 SMALL_MLP = {"model": "mlp", "inputs": 64, "hidden": [48], "classes": 10, "batch": 16}
 
 
@@ -56,6 +58,10 @@ CASES = {
     "linear": case(10, "sgd", {**CONSTANT, "schedule": 1, "min_lr_ratio": 0.1, "warmup_steps": 3}, **SMALL_MLP),
     "frozen": case(10, "adamw", {**CONSTANT, **ADAM, "clip": 0.5}, frozen=["layers.0."], **SMALL_MLP),
     "regression": case(10, "adamw", {**CONSTANT, **ADAM}, model="regressor", batch=16),
+    "lenet": case(10, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3, "clip": 1.0}, model="lenet", **IMAGES, width=6, image=12),
+    "resnet18": case(10, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3, "clip": 1.0}, model="resnet18", **IMAGES, width=4, image=33),
+    "resnet50": case(4, "momentum", {**CONSTANT, "momentum": 0.9}, model="resnet50", **IMAGES, width=3, image=32),
+    "unet": case(6, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3}, model="unet", **IMAGES, width=2, image=16),
 }
 
 
@@ -79,8 +85,8 @@ def make(name, settings):
     def batches(step):
         return reference.hashed_batch(settings, step % settings["batches"])
 
-    losses, norms, gradients = reference.train(settings, initial, batches, settings["steps"], torch.float64)
-    losses32, _, _ = reference.train(settings, initial, batches, FLOAT32_STEPS, torch.float32)
+    losses, norms, gradients, statistics = reference.train(settings, initial, batches, settings["steps"], torch.float64)
+    losses32, _, _, _ = reference.train(settings, initial, batches, FLOAT32_STEPS, torch.float32)
     print(f"{name}: loss {losses[0]:.6f} -> {losses[-1]:.6f}")
     return {
         "settings": settings,
@@ -89,6 +95,7 @@ def make(name, settings):
         "grad_norms": norms,
         "losses_float32": losses32,
         "gradients": {parameter: summary(gradient) for parameter, gradient in gradients.items()},
+        "statistics": {name: summary(value) for name, value in statistics.items()},
     }
 
 

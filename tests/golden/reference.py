@@ -186,7 +186,143 @@ def gpt(settings):
     return recipes, forward
 
 
-MODELS = {"mlp": mlp, "gpt": gpt, "regressor": regressor, **transformer_models.MODELS}
+class Planes:
+    """Recipes and forward of a model over images, by one function `network(layers, x)` that is run for both: first with
+    the shapes of x only, to collect the recipes, then with tensors."""
+
+    def __init__(self, settings, network):
+        self.network, self.recipes, self.parameters = network, {}, None
+        shape = (settings["batch"], settings["channels"], settings["image"], settings["image"])
+        network(self, torch.zeros(shape, dtype=torch.float64))
+
+    def forward(self, parameters, x):
+        self.parameters = parameters
+        return self.network(self, x)
+
+    def value(self, name, shape, recipe):
+        if self.parameters is None:
+            self.recipes[name] = (shape, recipe)
+            return torch.ones(shape, dtype=torch.float64)
+        return self.parameters[name]
+
+    def bias(self, name, count, recipe):
+        return self.value(name + ".bias", (count,), recipe) if recipe else None
+
+    def convolution(self, name, x, filters, size, recipe, bias=None, stride=1, padding=0):
+        weight = self.value(name + ".weight", (filters, x.shape[1], size, size), recipe)
+        return torch.nn.functional.conv2d(x, weight, self.bias(name, filters, bias), stride, padding)
+
+    def transposed(self, name, x, filters, size, recipe, bias, stride):
+        weight = self.value(name + ".weight", (x.shape[1], filters, size, size), recipe)
+        return torch.nn.functional.conv_transpose2d(x, weight, self.bias(name, filters, bias), stride)
+
+    def linear(self, name, x, outputs, recipe):
+        weight = self.value(name + ".weight", (outputs, x.shape[1]), recipe)
+        return torch.nn.functional.linear(x, weight, self.bias(name, outputs, recipe))
+
+    def batch_norm(self, name, x):
+        channels = (x.shape[1],)
+        ones, zeros = ("constant", 1.0, 0.0), ("constant", 0.0, 0.0)
+        weight, bias = self.value(name + ".weight", channels, ones), self.value(name + ".bias", channels, zeros)
+        mean, variance = self.value(name + ".running_mean", channels, zeros), self.value(name + ".running_var", channels, ones)
+        return torch.nn.functional.batch_norm(x, mean, variance, weight, bias, True, 0.1, 1e-5)
+
+
+def bounded(inputs):
+    return ("uniform", -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+
+def lenet(settings):
+    width = settings["width"]
+
+    def network(layers, x):
+        pool = torch.nn.functional.max_pool2d
+        for name, filters in (("conv1", width), ("conv2", 2 * width)):
+            recipe = bounded(x.shape[1] * 9)
+            x = pool(torch.relu(layers.convolution(name, x, filters, 3, recipe, recipe, padding=1)), 2)
+        x = x.flatten(1)
+        x = torch.relu(layers.linear("fc1", x, 4 * width, bounded(x.shape[1])))
+        return layers.linear("fc2", x, settings["classes"], bounded(x.shape[1]))
+
+    planes = Planes(settings, network)
+    return planes.recipes, planes.forward
+
+
+def resnet(settings):
+    width = settings["width"]
+    blocks, is_bottleneck = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}[settings["model"]]
+
+    def network(layers, x):
+        def normalized(convolution, norm, x, filters, size, stride=1, padding=0):
+            recipe = ("normal", 0.0, math.sqrt(2 / (filters * size * size)))
+            return layers.batch_norm(norm, layers.convolution(convolution, x, filters, size, recipe, None, stride, padding))
+
+        def block(name, x, width, stride):
+            outputs = 4 * width if is_bottleneck else width
+            if is_bottleneck:
+                y = torch.relu(normalized(name + "conv1", name + "bn1", x, width, 1))
+                y = torch.relu(normalized(name + "conv2", name + "bn2", y, width, 3, stride, 1))
+                y = normalized(name + "conv3", name + "bn3", y, outputs, 1)
+            else:
+                y = torch.relu(normalized(name + "conv1", name + "bn1", x, width, 3, stride, 1))
+                y = normalized(name + "conv2", name + "bn2", y, width, 3, 1, 1)
+            if stride != 1 or x.shape[1] != outputs:
+                x = normalized(name + "downsample.0", name + "downsample.1", x, outputs, 1, stride)
+            return torch.relu(y + x)
+
+        x = torch.relu(normalized("conv1", "bn1", x, width, 7, 2, 3))
+        x = torch.nn.functional.max_pool2d(x, 3, 2, 1)
+        for stage, count in enumerate(blocks):
+            for i in range(count):
+                x = block(f"layer{stage + 1}.{i}.", x, width << stage, 2 if stage > 0 and i == 0 else 1)
+        x = x.mean((2, 3))
+        return layers.linear("fc", x, settings["classes"], bounded(x.shape[1]))
+
+    planes = Planes(settings, network)
+    return planes.recipes, planes.forward
+
+
+def unet(settings):
+    width, levels = settings["width"], 4
+
+    def network(layers, x):
+        def twice(name, x, filters):
+            for i in range(2):
+                y = layers.convolution(f"{name}.conv{i}", x, filters, 3, bounded(x.shape[1] * 9), padding=1)
+                x = torch.relu(layers.batch_norm(f"{name}.norm{i}", y))
+            return x
+
+        skips = []
+        for level in range(levels):
+            skips.append(twice(f"down{level}", x, width << level))
+            x = torch.nn.functional.max_pool2d(skips[-1], 2)
+        x = twice("bottom", x, width << levels)
+        for level in reversed(range(levels)):
+            filters = width << level
+            larger = layers.transposed(f"up{level}.rise", x, filters, 2, bounded(filters * 4), bounded(filters * 4), 2)
+            x = twice(f"up{level}.join", torch.cat([skips[level], larger], 1), filters)
+        recipe = bounded(x.shape[1])
+        return layers.convolution("classes", x, settings["classes"], 1, recipe, recipe).permute(0, 2, 3, 1)
+
+    planes = Planes(settings, network)
+    return planes.recipes, planes.forward
+
+
+MODELS = {
+    "mlp": mlp,
+    "gpt": gpt,
+    "regressor": regressor,
+    "lenet": lenet,
+    "resnet18": resnet,
+    "resnet50": resnet,
+    "unet": unet,
+    **transformer_models.MODELS,
+}
+
+
+def is_statistic(name):
+    """Updated by the forward pass, not by the optimizer."""
+    return name.endswith((".running_mean", ".running_var"))
 
 
 # --- Data ---
@@ -197,8 +333,10 @@ def hashed_batch(settings, number):
     batch, model = settings["batch"], settings["model"]
     data, labels = DATA + number, LABELS + number
     if "classes" in settings:
-        image = (3, settings["image"], settings["image"]) if "image" in settings else (settings["inputs"],)
-        return fractions(data, (batch, *image)), (words(labels, batch) % settings["classes"]).astype(numpy.int64)
+        side, channels = settings.get("image"), settings.get("channels", 3)
+        shape = (channels, side, side) if side else (settings["inputs"],)
+        count = batch * side * side if model == "unet" else batch
+        return fractions(data, (batch, *shape)), (words(labels, count) % settings["classes"]).astype(numpy.int64)
     if model == "regressor":
         return fractions(data, (batch, 8)) * 2 - 1, fractions(labels, (batch, 3)) * 2 - 1
     count = batch * settings["context"]
@@ -248,12 +386,14 @@ def initial_parameters(settings):
 
 
 def train(settings, initial, batches, steps, dtype):
-    """Trains `steps` steps; batches(step) gives (data, labels). Returns (losses, gradient norms, first gradients)."""
+    """Trains `steps` steps; batches(step) gives (data, labels). Returns (losses, gradient norms, first gradients,
+    last running statistics)."""
     torch.use_deterministic_algorithms(True)
     _, forward = MODELS[settings["model"]](settings)
     h = settings["hyperparameters"]
     parameters = {name: torch.tensor(value, dtype=dtype) for name, value in initial.items()}
-    trained = {name: p.requires_grad_() for name, p in parameters.items() if not name.startswith(tuple(settings["frozen"]))}
+    untrained = tuple(settings["frozen"])
+    trained = {name: p.requires_grad_() for name, p in parameters.items() if not name.startswith(untrained) and not is_statistic(name)}
     optimizer = make_optimizer(settings["optimizer"], list(trained.values()), h)
     losses, norms, first = [], [], None
     for step in range(steps):
@@ -268,7 +408,8 @@ def train(settings, initial, batches, steps, dtype):
         optimizer.step()
         losses.append(loss.item())
         norms.append(norm.item())
-    return losses, norms, first
+    statistics = {name: p.numpy() for name, p in parameters.items() if is_statistic(name)}
+    return losses, norms, first, statistics
 
 
 # --- safetensors: 8 bytes length of the header, the header in JSON, the bytes ---

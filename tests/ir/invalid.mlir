@@ -104,3 +104,52 @@ func.func @smoothing(%x: tensor<2x3xf32>, %labels: tensor<2xi32>) {
   %0, %1 = tape.cross_entropy %x, %labels ignore -100 {smoothing = 1.0} : tensor<2x3xf32>, tensor<2xi32>
   return
 }
+
+// -----
+
+func.func @grouped(%x: tensor<2x8x5x5xf32>, %w: tensor<8x4x3x3xf32>) {
+  // expected-error@+1 {{grouped convolutions are not supported: the input has 8 channels, each filter 4}}
+  %0 = tape.convolution %x, %w strides [1, 1] padding [1, 1, 1, 1] : tensor<2x8x5x5xf32>, tensor<8x4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @channels(%x: tensor<2x3x5x5xf32>, %w: tensor<8x4x3x3xf32>) {
+  // expected-error@+1 {{the input has 3 channels, but the filters have 4}}
+  %0 = tape.convolution %x, %w strides [1, 1] padding [1, 1, 1, 1] : tensor<2x3x5x5xf32>, tensor<8x4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @window(%x: tensor<2x3x5x5xf32>) {
+  // expected-error@+1 {{a window of 7 x 7 does not fit in planes of 5 x 5}}
+  %0, %1 = tape.max_pool %x window [7, 7] strides [1, 1] padding [0, 1, 0, 1] : tensor<2x3x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @padding(%x: tensor<2x3x5x5xf32>) {
+  // expected-error@+1 {{a padding of 2 is as large as the window of 2}}
+  %0 = tape.avg_pool %x window [2, 2] strides [1, 1] padding [0, 2, 0, 0] : tensor<2x3x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @strides(%x: tensor<2x3x5x5xf32>) {
+  // expected-error@+1 {{two strides from 1 on}}
+  %0 = tape.avg_pool %x window [2, 2] strides [0, 1] padding [0, 0, 0, 0] : tensor<2x3x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @group_norm(%x: tensor<2x6x5xf32>, %g: tensor<6xf32>) {
+  // expected-error@+2 {{group_norm cannot divide 6 channels into 4 equal groups}}
+  // expected-error@+1 {{failed to infer returned types}}
+  %0:3 = tape.group_norm %x, %g, %g groups 4 eps 1.0e-05 : (tensor<2x6x5xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<2x6x5xf32>, tensor<2x4xf32>, tensor<2x4xf32>)
+  return
+}

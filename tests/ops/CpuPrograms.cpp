@@ -159,9 +159,15 @@ std::vector<Values> CpuPrograms::run(size_t program, ArrayRef<Tensor> arguments)
       results[0] = values.at(step.op->getOperand(0));
     } else if (step.kernel == kNoKernel) {
       auto evaluate = codegen::reference::evaluatorOf(step.op);
-      results[0].resize(tape::elementCount(step.op->getResult(0).getType()));
-      done = succeeded(evaluate) &&
-             succeeded((*evaluate)({&values[step.op->getOperand(0)], &values[step.op->getOperand(1)]}, {&results[0]}));
+      SmallVector<const Values *> inputs;
+      SmallVector<Values *> outputs;
+      for (Value operand : step.op->getOperands())
+        inputs.push_back(&values.find(operand)->second);
+      for (auto [result, type] : llvm::zip(results, step.op->getResultTypes())) {
+        result.resize(tape::elementCount(type));
+        outputs.push_back(&result);
+      }
+      done = succeeded(evaluate) && succeeded((*evaluate)(inputs, outputs));
     } else {
       done = launch(step, values, results);
     }

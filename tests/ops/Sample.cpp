@@ -6,8 +6,9 @@ const std::vector<Sample> &allSamples() {
   static const std::vector<Sample> samples = [] {
     std::vector<Sample> all;
     for (auto family :
-         {attentionSamples, elementwiseSamples, embeddingSamples, fusionSamples, lossSamples, matMulSamples,
-          normalizationSamples, optimizerSamples, randomSamples, reductionSamples, rotarySamples, shapeSamples}) {
+         {attentionSamples, batchNormSamples, convolutionSamples, elementwiseSamples, embeddingSamples, fusionSamples,
+          lossSamples, matMulSamples, normalizationSamples, optimizerSamples, poolingSamples, randomSamples,
+          reductionSamples, rotarySamples, shapeSamples}) {
       std::vector<Sample> samples = family();
       all.insert(all.end(), samples.begin(), samples.end());
     }

@@ -42,6 +42,8 @@ struct Sample {
 const std::vector<Sample> &allSamples();
 
 std::vector<Sample> attentionSamples();
+std::vector<Sample> batchNormSamples();
+std::vector<Sample> convolutionSamples();
 std::vector<Sample> elementwiseSamples();
 std::vector<Sample> embeddingSamples();
 std::vector<Sample> fusionSamples();
@@ -49,6 +51,7 @@ std::vector<Sample> lossSamples();
 std::vector<Sample> matMulSamples();
 std::vector<Sample> normalizationSamples();
 std::vector<Sample> optimizerSamples();
+std::vector<Sample> poolingSamples();
 std::vector<Sample> randomSamples();
 std::vector<Sample> reductionSamples();
 std::vector<Sample> rotarySamples();

@@ -42,3 +42,25 @@ func.func @forward(%x: tensor<2x4xf32> {tape.role = "parameter", tape.name = "x"
   %1 = tape.dropout %0 rate 5.0e-01 : tensor<2x4xf32>
   return %1 : tensor<2x4xf32>
 }
+
+// -----
+
+// Training updates running statistics; evaluation reads them instead of taking new ones.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME:  {tape.updates = 1 : i64}, tensor<3xf32> {tape.updates = 2 : i64})
+// CHECK:       %[[MEAN:.*]], %[[VARIANCE:.*]], %[[NEWMEAN:.*]], %[[NEWVARIANCE:.*]] = tape.batch_norm_statistics %arg0, %arg1, %arg2
+// CHECK:       tape.batch_norm %arg0, %[[MEAN]], %[[VARIANCE]]
+// CHECK:       return %{{.*}}, %{{.*}}, %[[NEWMEAN]], %[[NEWVARIANCE]]
+// CHECK-LABEL: func.func @evaluate
+// CHECK-NOT:   batch_norm_statistics
+// CHECK:       tape.batch_norm %arg0, %arg1, %arg2, %arg3, %arg3
+func.func @forward(%x: tensor<4x3xf32> {tape.role = "input", tape.name = "x"},
+                   %mean: tensor<3xf32> {tape.role = "parameter", tape.name = "mean", tape.statistic},
+                   %variance: tensor<3xf32> {tape.role = "parameter", tape.name = "variance", tape.statistic},
+                   %gamma: tensor<3xf32> {tape.role = "parameter", tape.name = "gamma"}) -> tensor<4x3xf32> {
+  %0:4 = tape.batch_norm_statistics %x, %mean, %variance momentum 1.0e-01
+      : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
+  %1 = tape.batch_norm %x, %0#0, %0#1, %gamma, %gamma eps 1.0e-05
+      : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  return %1 : tensor<4x3xf32>
+}

@@ -35,3 +35,40 @@ func.func @contract(%a: tensor<3x2x5xf32>, %b: tensor<4x3x5xf32>) -> tensor<2x4x
   %0 = tape.dot_general %a, %b batch [] x [] contract [0, 2] x [1, 2] : tensor<3x2x5xf32>, tensor<4x3x5xf32>
   return %0 : tensor<2x4xf32>
 }
+
+// -----
+
+// The statistics of channels are those of planes first: rows in memory, never a transpose.
+// CHECK-LABEL: @statistics
+// CHECK-NOT:   tape.transpose
+// CHECK:       %[[PLANES:.*]] = tape.reduce "sum" %arg0 over [2, 3]
+// CHECK:       tape.reduce "sum" %{{.*}} over [0] : tensor<4x3xf32>
+// CHECK:       tape.reduce "sum" %{{.*}} over [2, 3]
+// CHECK-NOT:   tape.transpose
+func.func @statistics(%x: tensor<4x3x5x6xf32>, %r: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %0:4 = tape.batch_norm_statistics %x, %r, %r momentum 1.0e-01
+      : (tensor<4x3x5x6xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
+  return %0#0, %0#1 : tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Few weights and many positions: threads share the sum over positions, in parts that depend on the shapes only.
+// CHECK-LABEL: @parts
+// CHECK:       %[[TERMS:.*]] = tape.convolution_weight_grad %arg0, %arg1 kernel [3, 3] {{.*}} parts 6
+// CHECK:       tape.reduce "sum" %[[TERMS]] over [0] : tensor<6x8x1x3x3xf32>
+func.func @parts(%x: tensor<8x1x28x28xf32>, %dy: tensor<8x8x28x28xf32>) -> tensor<8x1x3x3xf32> {
+  %0 = tape.convolution_weight_grad %x, %dy kernel [3, 3] strides [1, 1] padding [1, 1, 1, 1] parts 1 : tensor<8x1x28x28xf32>, tensor<8x8x28x28xf32>
+  return %0 : tensor<8x1x3x3xf32>
+}
+
+// -----
+
+// A global average is a row reduction.
+// CHECK-LABEL: @global
+// CHECK:       tape.reduce "sum" %arg0 over [2, 3]
+// CHECK-NOT:   avg_pool
+func.func @global(%x: tensor<4x3x5x6xf32>) -> tensor<4x3x1x1xf32> {
+  %0 = tape.avg_pool %x window [5, 6] strides [1, 1] padding [0, 0, 0, 0] : tensor<4x3x5x6xf32>
+  return %0 : tensor<4x3x1x1xf32>
+}

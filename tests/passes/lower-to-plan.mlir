@@ -61,3 +61,15 @@ func.func @step(%table: tensor<1000x4xf32> {tape.role = "parameter", tape.name =
   %2 = tape.multiply %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }
+
+// -----
+
+// Convolutions and poolings are one instruction: batch, channels, filters, planes, window, positions, strides, padding, parts.
+// CHECK: plan.window "convolution"(%{{.*}}, %{{.*}}) -> (%[[Y:.*]]) sizes [2, 3, 8, 9, 7, 3, 3, 5, 4, 2, 2, 1, 1, 1]
+// CHECK: plan.window "max_pool"(%[[Y]]) -> (%{{.*}}, %{{.*}}) sizes [2, 8, 1, 5, 4, 2, 2, 2, 2, 2, 2, 0, 0, 1]
+func.func @step(%x: tensor<2x3x9x7xf32> {tape.role = "input", tape.name = "x"}, %w: tensor<8x3x3x3xf32> {tape.role = "parameter", tape.name = "w"})
+    -> (tensor<2x8x2x2xf32> {tape.name = "loss"}) {
+  %0 = tape.convolution %x, %w strides [2, 2] padding [1, 1, 1, 1] : tensor<2x3x9x7xf32>, tensor<8x3x3x3xf32>
+  %1, %2 = tape.max_pool %0 window [2, 2] strides [2, 2] padding [0, 0, 0, 0] : tensor<2x8x5x4xf32>
+  return %1 : tensor<2x8x2x2xf32>
+}

@@ -168,8 +168,51 @@ const std::vector<HostileCase> kHostileCopies = {
     {"IntoInput", [](auto &p) { setCopy(p, "linear", "x", 64); }, "may only read"},
 };
 
+/// The first instruction as a convolution of x [16, 8] as planes of 2 x 4, by w (8 floats), into `linear` (16 floats).
+void setWindow(plan::PlanT &plan, const std::function<void(plan::WindowT &)> &damage) {
+  plan::WindowT window;
+  window.function = plan::WindowFunction::Convolution;
+  window.arguments = {slotIndex(plan, "x"), slotIndex(plan, "linear.weight"), slotIndex(plan, "linear")};
+  window.batch = 16;
+  window.channels = window.filters = window.parts = 1;
+  window.height = window.kernel_height = 2;
+  window.width = window.kernel_width = 4;
+  window.out_height = window.out_width = window.stride_y = window.stride_x = 1;
+  damage(window);
+  plan.programs[0]->instructions[0]->body.Set(std::move(window));
+}
+
+const std::vector<HostileCase> kHostileWindows = {
+    {"Function", [](auto &p) { setWindow(p, [](auto &w) { w.function = plan::WindowFunction(7); }); }, "function 7 is unknown"},
+    {"Arguments", [](auto &p) { setWindow(p, [](auto &w) { w.arguments.pop_back(); }); }, "takes 3 arguments"},
+    {"Slot", [](auto &p) { setWindow(p, [](auto &w) { w.arguments[1] = 1000; }); }, "slot 1000"},
+    {"WritesInput", [](auto &p) { setWindow(p, [](auto &w) { std::swap(w.arguments[0], w.arguments[2]), w.batch = 1; }); }, "may only read"},
+    {"Type", [](auto &p) { setWindow(p, [](auto &w) { w.arguments[1] = 0; }); }, "another type"},
+    {"LeavesInput", [](auto &p) { setWindow(p, [](auto &w) { w.batch = 17; }); }, "leaves its operand"},
+    {"LeavesWeight", [](auto &p) { setWindow(p, [](auto &w) { w.filters = 2, w.batch = 8; }); }, "leaves its operand 'linear.weight'"},
+    {"ExtentZero", [](auto &p) { setWindow(p, [](auto &w) { w.channels = 0; }); }, "is 0"},
+    {"Huge", [](auto &p) { setWindow(p, [](auto &w) { w.batch = w.channels = INT32_MAX; }); }, "leaves its operand"},
+    {"Stride", [](auto &p) { setWindow(p, [](auto &w) { w.stride_x = 0; }); }, "stride of 0"},
+    {"Padding", [](auto &p) { setWindow(p, [](auto &w) { w.pad_left = 4; }); }, "padding"},
+    {"Position", [](auto &p) { setWindow(p, [](auto &w) { w.out_height = 3; }); }, "last position"},
+    {"OverItself", [](auto &p) {
+       setWindow(p, [&](auto &w) {
+         w.function = plan::WindowFunction::AvgPool, w.arguments = {slotIndex(p, "linear"), slotIndex(p, "linear")}, w.batch = 1;
+       });
+     }, "over 'linear'"},
+    {"IndexType", [](auto &p) {
+       setWindow(p, [&](auto &w) { w.function = plan::WindowFunction::MaxPool, w.arguments[1] = w.arguments[2]; });
+     }, "another type"},
+};
+
+TEST(Plan, TakesAConvolution) {
+  plan::PlanT plan = regressionPlan();
+  setWindow(plan, [](plan::WindowT &) {});
+  EXPECT_TRUE(loadStatus(serialize(plan)).isOk()) << loadStatus(serialize(plan)).message();
+}
+
 TEST(Plan, RefusesHostilePlans) {
-  for (const auto *cases : {&kHostileCases, &kHostileCopies})
+  for (const auto *cases : {&kHostileCases, &kHostileCopies, &kHostileWindows})
     for (const HostileCase &hostile : *cases) {
       SCOPED_TRACE(hostile.name);
       plan::PlanT plan = regressionPlan();

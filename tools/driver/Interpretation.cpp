@@ -169,6 +169,8 @@ Result<std::map<std::string, double>> Interpretation::step(const NamedTensors &i
   return metrics;
 }
 
+const Tensor &Interpretation::tensor(const std::string &name) const { return state_->tensors.at(name); }
+
 Result<NamedTensors> Interpretation::gradients(const NamedTensors &inputs) {
   if (!state_->gradientRunner) {
     auto compilation = state_->compile("build-backward");

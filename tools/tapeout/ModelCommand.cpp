@@ -59,15 +59,16 @@ Action addModelCommand(CLI::App &app) {
   command->add_option("--layers", options.layers, "Transformer blocks");
   command->add_option("--heads", options.heads, "Attention heads");
   command->add_option("--kv-heads", options.keyHeads, "Heads of keys and values, for grouped-query attention (default: as --heads)");
-  command->add_option("--width", options.width, "Width of the residual stream");
+  command->add_option("--width", options.width, "Width of the residual stream, or filters of the first convolution");
   command->add_option("--context", options.context, "Tokens per sample");
   command->add_option("--vocab", options.vocabulary, "Size of the vocabulary");
   command->add_option("--mask-token", options.maskToken, "Token that hides others (default of bert: the last of the vocabulary)");
-  command->add_option("--image", options.image, "Height and width of the images");
   command->add_option("--patch", options.patch, "Height and width of a patch");
   command->add_option("--inputs", options.inputs, "Inputs of an mlp");
   command->add_option("--hidden", options.hidden, "Widths of an mlp's hidden layers, separated by commas; width of a llama's MLP")->delimiter(',');
   command->add_option("--classes", options.classes, "Classes of a classifier");
+  command->add_option("--image", options.image, "Height and width of the images");
+  command->add_option("--channels", options.channels, "Channels of the images");
   command->add_option("--dropout", options.dropout, "Probability that training drops an activation");
   return [arguments] { return writeModelFile(*arguments); };
 }

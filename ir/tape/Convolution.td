@@ -1,0 +1,41 @@
+// Convolutions and their gradients.
+#ifndef TAPEOUT_IR_TAPE_CONVOLUTION_TD
+#define TAPEOUT_IR_TAPE_CONVOLUTION_TD
+include "ir/tape/Base.td"
+
+class Tape_Convolution<string mnemonic, list<Trait> traits = []>
+    : Tape_Op<mnemonic, "Always", "Opaque", !listconcat(traits, [LibraryCall, Window]), cost = CostFlops>;
+
+def ConvolutionOp : Tape_Convolution<"convolution", [Differentiable]> {
+  let summary = "[batch, channels, height, width] * [filters, channels, kernel height, kernel width]";
+  let description = [{
+    The cross-correlation that deep learning calls convolution. `strides` are those of height and width; `padding` counts
+    zeros at the top, bottom, left and right.
+  }];
+  let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$weight, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$padding);
+  let results = (outs Tape_FloatTensor:$result);
+  let assemblyFormat = [{$operand `,` $weight `strides` $strides `padding` $padding attr-dict
+                         `:` type($operand) `,` type($weight)}];
+}
+def ConvolutionInputGradOp : Tape_Convolution<"convolution_input_grad", [Differentiable]> {
+  let summary = "Gradient of convolution for its input of `shape`; as a layer of its own, the transposed convolution";
+  let arguments = (ins Tape_FloatTensor:$gradient, Tape_FloatTensor:$weight, DenseI64ArrayAttr:$shape,
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding);
+  let results = (outs Tape_FloatTensor:$result);
+  let assemblyFormat = [{$gradient `,` $weight `to` $shape `strides` $strides `padding` $padding attr-dict
+                         `:` type($gradient) `,` type($weight)}];
+}
+def ConvolutionWeightGradOp : Tape_Convolution<"convolution_weight_grad", [Decomposable]> {
+  let summary = "Gradient of convolution for its weight; with `parts` above 1 as that many terms, the first dimension";
+  let description = [{
+    Term i is the gradient of the i-th part of the positions [batch, out height, out width]. Terms let threads share the
+    work where the weights are few; their number depends on the shapes only.
+  }];
+  let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$gradient, DenseI64ArrayAttr:$kernel,
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding, I64Attr:$parts);
+  let results = (outs Tape_FloatTensor:$result);
+  let assemblyFormat = [{$operand `,` $gradient `kernel` $kernel `strides` $strides `padding` $padding `parts` $parts attr-dict
+                         `:` type($operand) `,` type($gradient)}];
+}
+#endif
