@@ -50,6 +50,15 @@ bool isReadInOrder(Value value) {
   });
 }
 
+/// The product moves to its group. What it reads lives until then: it may not be far.
+bool isNear(Operation *from, Operation *to) {
+  constexpr int kMostBetween = 4;
+  int between = 0;
+  for (Operation *op = from->getNextNode(); op != to; op = op->getNextNode())
+    between += !isElided(op);
+  return between <= kMostBetween;
+}
+
 /// The group that may follow the product piece by piece, or null.
 tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
   auto placed = tape::placeProduct(dot);
@@ -58,7 +67,7 @@ tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
     return nullptr;
   OpOperand &use = *dot.getResult().getUses().begin();
   auto fusion = dyn_cast<tape::FusionOp>(use.getOwner());
-  if (!fusion || fusion.getTensors() != 1 || tape::productOf(fusion) || fusion->getAttr(tape::kPhaseAttr) != dot->getAttr(tape::kPhaseAttr))
+  if (!fusion || fusion.getTensors() != 1 || tape::productOf(fusion) || !isNear(dot, fusion) || fusion->getAttr(tape::kPhaseAttr) != dot->getAttr(tape::kPhaseAttr))
     return nullptr;
   uint64_t elements = product->m * product->n;
   auto fits = [&](Value result) { return tape::elementCount(result.getType()) == elements; };

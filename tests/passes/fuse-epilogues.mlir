@@ -47,3 +47,21 @@ func.func @inside_rows(%x: tensor<3x4xf32>, %w: tensor<4x3x2xf32>, %b: tensor<2x
   %0 = tape.add %y, %v : tensor<3x3x2xf32>, tensor<3x3x2xf32>
   return %0 : tensor<3x3x2xf32>
 }
+
+// -----
+
+// Far apart: the operands of the product would have to live until the end.
+// CHECK-LABEL: @far
+// CHECK-NEXT: tape.dot_general
+// CHECK-COUNT-6: tape.fusion
+func.func @far(%x: tensor<3x4xf32>, %w: tensor<4x5xf32>, %a: tensor<1xf32>, %b: tensor<2xf32>, %c: tensor<3xf32>, %d: tensor<4xf32>, %e: tensor<5xf32>)
+    -> (tensor<1xf32>, tensor<2xf32>, tensor<3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<3x5xf32>) {
+  %y = tape.dot_general %x, %w batch [] x [] contract [1] x [0] : tensor<3x4xf32>, tensor<4x5xf32>
+  %0 = tape.exp %a : tensor<1xf32>
+  %1 = tape.exp %b : tensor<2xf32>
+  %2 = tape.exp %c : tensor<3xf32>
+  %3 = tape.exp %d : tensor<4xf32>
+  %4 = tape.exp %e : tensor<5xf32>
+  %z = tape.exp %y : tensor<3x5xf32>
+  return %0, %1, %2, %3, %4, %z : tensor<1xf32>, tensor<2xf32>, tensor<3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<3x5xf32>
+}
