@@ -99,7 +99,8 @@ TEST_P(GoldenTest, Float64TrainingEqualsPyTorch) {
     expectClose(metrics["loss"], losses[i], 1e-9, "loss of step " + std::to_string(i + 1));
     expectClose(metrics["grad_norm"], norms[i], 1e-9, "gradient norm of step " + std::to_string(i + 1));
   }
-  for (const auto &[name, expected] : golden_.statistics().items()) {
+  const nlohmann::json statistics = golden_.statistics();
+  for (const auto &[name, expected] : statistics.items()) {
     SCOPED_TRACE(name);
     expectSummary(interpretation->tensor(name).values, expected, 1e-8, 0);
   }

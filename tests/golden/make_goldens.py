@@ -60,7 +60,7 @@ CASES = {
     "regression": case(10, "adamw", {**CONSTANT, **ADAM}, model="regressor", batch=16),
     "lenet": case(10, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3, "clip": 1.0}, model="lenet", **IMAGES, width=6, image=12),
     "resnet18": case(10, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3, "clip": 1.0}, model="resnet18", **IMAGES, width=4, image=33),
-    "resnet50": case(4, "momentum", {**CONSTANT, "momentum": 0.9}, model="resnet50", **IMAGES, width=3, image=32),
+    "resnet50": case(4, "momentum", {**CONSTANT, "momentum": 0.9, "lr": 2e-4, "clip": 1.0}, model="resnet50", **IMAGES, width=3, image=48),
     "unet": case(6, "adamw", {**CONSTANT, **ADAM, "lr": 1e-3}, model="unet", **IMAGES, width=2, image=16),
 }
 
