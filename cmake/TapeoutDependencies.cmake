@@ -6,6 +6,9 @@ find_package(CLI11 REQUIRED)
 find_package(GTest REQUIRED)
 find_program(TAPEOUT_FLATC flatc REQUIRED)
 find_path(TAPEOUT_FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h REQUIRED)
+find_library(TAPEOUT_JPEG_ARCHIVE libturbojpeg.a REQUIRED)
+find_library(TAPEOUT_PNG_ARCHIVE libpng.a REQUIRED)
+find_library(TAPEOUT_ZLIB_ARCHIVE libz.a REQUIRED)
 
 if(TAPEOUT_BUILD_COMPILER)
   # 19.1, not 19: the package's version file accepts only a matching minor version.

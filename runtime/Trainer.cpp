@@ -45,7 +45,7 @@ DataSpec dataSpecOf(const Plan &plan, const plan::Program &program) {
   spec.maskToken = model.mask_token();
   for (const plan::NamedSlot *input : orEmpty(program.inputs())) {
     const plan::Slot &slot = plan.slot(input->slot());
-    spec.inputs.push_back({input->name()->str(), elementType(slot), shapeBytes(slot)});
+    spec.inputs.push_back({input->name()->str(), elementType(slot), shapeBytes(slot), shapeOf(slot)});
   }
   return spec;
 }

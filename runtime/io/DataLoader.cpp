@@ -1,5 +1,6 @@
 #include "runtime/io/DataLoader.h"
 
+#include "runtime/device/cpu/ThreadPool.h"
 #include "runtime/io/Permutation.h"
 #include "runtime/io/SampleSource.h"
 
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -35,6 +37,7 @@ struct DataLoader::State {
   DataSpec spec;
   InputRoles roles;
   std::unique_ptr<SampleSource> source;
+  std::unique_ptr<ThreadPool> readers; ///< of a slow source
   std::array<Slot, kRingSize> ring;
 
   std::thread worker;
@@ -116,21 +119,32 @@ struct DataLoader::State {
   /// Reads this rank's share of the global batch that starts at `start`.
   Status fill(Batch &batch, LoaderPosition start) const {
     batch.following_ = advance(start, globalBatch());
-    batch.sampleCount_ = 0;
     LoaderPosition sample = advance(start, static_cast<uint64_t>(spec.rank * spec.batch));
-    for (int64_t i = 0; i < spec.batch; ++i) {
-      std::span<uint8_t> data = part(batch, roles.data, i);
-      std::span<uint8_t> labels = part(batch, roles.labels, i);
-      if (!spec.shuffle && sample.epoch > 0) {
-        fillUp(data, labels);
-        continue;
-      }
-      uint64_t index = sample.sample;
+    std::vector<LoaderPosition> samples;
+    for (; static_cast<int64_t>(samples.size()) < spec.batch && (spec.shuffle || sample.epoch == 0); sample = advance(sample, 1))
+      samples.push_back(sample);
+    batch.sampleCount_ = static_cast<int64_t>(samples.size());
+    for (int64_t i = batch.sampleCount_; i < spec.batch; ++i)
+      fillUp(part(batch, roles.data, i), part(batch, roles.labels, i));
+    if (!readers || samples.empty())
+      return read(batch, samples, 0, batch.sampleCount_);
+
+    std::vector<Status> statuses(samples.size()); // the first error is the same for any number of threads
+    readers->parallelFor(batch.sampleCount_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        statuses[i] = read(batch, samples, i, i + 1);
+    });
+    auto error = std::find_if(statuses.begin(), statuses.end(), [](const Status &status) { return !status.isOk(); });
+    return error == statuses.end() ? Status::ok() : *error;
+  }
+
+  /// Reads the samples [begin, end) of a batch.
+  Status read(Batch &batch, const std::vector<LoaderPosition> &samples, int64_t begin, int64_t end) const {
+    for (int64_t i = begin; i < end; ++i) {
+      auto [epoch, index] = samples[i];
       if (spec.shuffle)
-        index = Permutation(source->samplesInEpoch(sample.epoch), spec.seed, sample.epoch)(index);
-      TAPEOUT_RETURN_IF_ERROR(source->read(sample.epoch, index, data, labels));
-      ++batch.sampleCount_;
-      sample = advance(sample, 1);
+        index = Permutation(source->samplesInEpoch(epoch), spec.seed, epoch)(index);
+      TAPEOUT_RETURN_IF_ERROR(source->read(epoch, index, part(batch, roles.data, i), part(batch, roles.labels, i)));
     }
     return Status::ok();
   }
@@ -186,8 +200,11 @@ Result<std::unique_ptr<DataLoader>> DataLoader::create(const DataSpec &spec) {
   Result<InputRoles> roles = checkSpec(spec);
   if (!roles.isOk())
     return roles.status();
-  Result<std::unique_ptr<SampleSource>> source =
-      readsTokens(spec.task) ? openTokenSource(spec, *roles) : openArraySource(spec, *roles);
+  std::error_code ignored;
+  auto open = readsTokens(spec.task)                                  ? openTokenSource
+              : std::filesystem::is_directory(spec.dataPath, ignored) ? openImageSource
+                                                                      : openArraySource;
+  Result<std::unique_ptr<SampleSource>> source = open(spec, *roles);
   if (!source.isOk())
     return source.status();
 
@@ -195,6 +212,8 @@ Result<std::unique_ptr<DataLoader>> DataLoader::create(const DataSpec &spec) {
   state->spec = spec;
   state->roles = *roles;
   state->source = std::move(*source);
+  if (state->source->isSlow())
+    state->readers = std::make_unique<ThreadPool>(spec.readers > 0 ? spec.readers : usableProcessors());
   if (state->usedSamples(0) == 0)
     return Status::error(
         ExitCode::BadData,
@@ -249,5 +268,6 @@ Status DataLoader::seek(LoaderPosition position) {
 uint64_t DataLoader::samplesInEpoch(uint64_t epoch) const { return state_->usedSamples(epoch); }
 double DataLoader::waitSeconds() const { return state_->waitSeconds; }
 std::string DataLoader::description() const { return state_->source->description(); }
+const std::vector<std::string> &DataLoader::classNames() const { return state_->source->classNames(); }
 
 } // namespace tapeout::rt

@@ -7,7 +7,7 @@
 // last batch is filled up with samples whose labels are all `ignoreIndex`, so every sample counts once.
 // (Regression has no label to ignore: its evaluation leaves out the samples behind the last whole batch.)
 //
-// Worker thread: fills a ring of kRingSize batches, one of which the caller holds.
+// Worker thread: fills a ring of kRingSize batches, one of which the caller holds. Images are decoded by more threads.
 #pragma once
 
 #include "runtime/base/ElementType.h"
@@ -35,11 +35,18 @@ struct BatchInput {
   std::string name;
   ElementType type = ElementType::F32;
   uint64_t bytes = 0; ///< of the whole batch of one rank
+  std::vector<int64_t> shape = {}; ///< of the whole batch; asked for by images only
+};
+
+/// value = (pixel / 255 - mean) / deviation, for each channel; empty: the defaults of openImageSource.
+struct ImageNormalisation {
+  std::vector<double> mean, deviation;
 };
 
 struct DataSpec {
-  std::string dataPath;   ///< language models: a file or a comma-separated list of files; else one .npy file
-  std::string labelsPath; ///< one .npy file; unused by language models
+  /// Language models: a file or a comma-separated list of files. Else one .npy file, or a folder of images.
+  std::string dataPath;
+  std::string labelsPath; ///< one .npy file; unused by language models and images
   DataTask task = DataTask::LanguageModel;
   int64_t batch = 1;          ///< samples per batch and rank
   int64_t context = 0;        ///< language models: tokens per sample
@@ -52,6 +59,8 @@ struct DataSpec {
   bool shuffle = true; ///< true: training, endless. false: evaluation, one pass in file order
   int64_t rank = 0;
   int64_t worldSize = 1;
+  ImageNormalisation images;
+  int readers = 0; ///< threads that decode images; 0: one per processor
 };
 
 /// Where a global batch starts; the same on every rank. Part of a checkpoint.
@@ -106,6 +115,8 @@ public:
   double waitSeconds() const;
   /// "text.txt: 39,900,000 tokens", for the start line.
   std::string description() const;
+  /// The classes that the labels stand for, in their order; empty where the data has no names for them.
+  const std::vector<std::string> &classNames() const;
 
 private:
   struct State;

@@ -40,7 +40,7 @@ struct Parsed {
 void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan &plan) {
   auto defaultText = [&](const char *name) { return fmt::format(" [{:g}]", plan.defaultOf(name)->value()); };
   app.add_option("--plan", parsed.plan, "read the compiled model from this file instead of the executable itself");
-  app.add_option("--data", options.data, "training data: text, an llm.c token shard, or a .npy array");
+  app.add_option("--data", options.data, "training data: text, an llm.c token shard, a .npy array, or a folder of images by class");
   app.add_option("--labels", options.labels, "labels of a .npy array");
   const CLI::Range count(uint64_t(0), kMaxCount, "UINT");
   app.add_option("--steps", parsed.steps, "steps of the whole run, those before --resume included")->check(count);
@@ -67,6 +67,11 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
 
   app.add_option("--eval-data", options.evalData, "data for the evaluation loss");
   app.add_option("--eval-labels", options.evalLabels, "labels for --eval-data");
+  app.add_option("--image-mean", options.images.mean, "of each channel, pixels from 0 to 1, separated by commas [ImageNet's]")
+      ->delimiter(',');
+  app.add_option("--image-std", options.images.deviation, "deviation, like --image-mean")->delimiter(',');
+  app.add_option("--data-threads", options.dataThreads, "threads that decode images; the results do not depend on it [all]")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--eval-every", options.evalEvery, "steps between evaluations [only at the end]")
       ->check(count);
 

@@ -5,6 +5,7 @@
 #include "runtime/State.h"
 #include "runtime/base/Status.h"
 #include "runtime/device/cpu/CpuIsa.h"
+#include "runtime/io/DataLoader.h"
 
 #include <cstdint>
 #include <optional>
@@ -28,6 +29,8 @@ struct Options {
   bool resume = false;
   std::string init, exportPath;
   std::string evalData, evalLabels;
+  rt::ImageNormalisation images;
+  int dataThreads = 0; ///< 0: one per processor
   uint64_t evalEvery = 0;
 
   std::optional<std::string> generate; ///< the prompt

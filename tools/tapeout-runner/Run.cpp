@@ -189,15 +189,20 @@ Result<std::unique_ptr<DataLoader>> Run::openData(bool evaluation) {
   DataSpec spec = dataSpecOf(plan_, *program);
   spec.dataPath = evaluation ? options_.evalData : options_.data;
   spec.labelsPath = evaluation ? options_.evalLabels : options_.labels;
-  bool needsLabels = !readsTokens(spec.task);
+  std::error_code ignored;
+  bool isText = readsTokens(spec.task);
+  bool needsLabels = !isText && !std::filesystem::is_directory(spec.dataPath, ignored);
   if (needsLabels && spec.labelsPath.empty())
     return Status::error(ExitCode::MissingInput,
                          fmt::format("this model needs labels beside {}; give a .npy file with {}",
                                      evaluation ? "--eval-data" : "--data", evaluation ? "--eval-labels" : "--labels"));
   if (!needsLabels && !spec.labelsPath.empty())
-    return Status::error(ExitCode::Usage, fmt::format("{}: the labels of a language model are tokens of its data; "
-                                                      "leave the option out",
-                                                      evaluation ? "--eval-labels" : "--labels"));
+    return Status::error(ExitCode::Usage, fmt::format("{}: the labels of {}; leave the option out",
+                                                      evaluation ? "--eval-labels" : "--labels",
+                                                      isText ? "a language model are tokens of its data"
+                                                             : "a folder of images are the folders in it"));
+  spec.images = options_.images;
+  spec.readers = options_.dataThreads;
   spec.seed = seed_;
   spec.shuffle = !evaluation;
   return DataLoader::create(spec);
@@ -213,6 +218,9 @@ Status Run::train() {
     if (!opened.isOk())
       return opened.status();
     evalData = std::move(*opened);
+    if (evalData->classNames() != (*data)->classNames())
+      return Status::error(ExitCode::BadData, fmt::format("the folders in {} have other names than those in {}, so that their labels "
+                                                          "would differ; give both the same", options_.evalData, options_.data));
   }
   if (stepsDone_ > 0)
     TAPEOUT_RETURN_IF_ERROR((*data)->seek(position_));

@@ -41,7 +41,7 @@ Result<std::unique_ptr<rt::DataLoader>> openData(const InterpretArguments &argum
   spec.shuffle = !arguments.sequential;
   for (auto [name, type] : interpretation.inputTypes()) {
     ElementType element = elementTypeOf(type.getElementType());
-    spec.inputs.push_back({name, element, static_cast<uint64_t>(type.getNumElements()) * elementSize(element)});
+    spec.inputs.push_back({name, element, static_cast<uint64_t>(type.getNumElements()) * elementSize(element), type.getShape().vec()});
   }
   return rt::DataLoader::create(spec);
 }
