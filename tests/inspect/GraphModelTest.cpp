@@ -92,6 +92,50 @@ TEST_F(GraphModelTest, FusionGroupsShowTheirOps) {
   EXPECT_EQ(group.bytesSaved, 32u); // tanh's result is neither written nor read
 }
 
+TEST_F(GraphModelTest, AKernelForManyTensorsShowsTheOpsOfOne) {
+  Graph graph = build(R"(
+    func.func @forward(%x: tensor<4xf32> {tape.role = "input", tape.name = "x"}, %y: tensor<8xf32> {tape.role = "input", tape.name = "y"})
+        -> (tensor<4xf32>, tensor<8xf32>) {
+      %0:2 = tape.fusion(%x, %y) attributes {tensors = 2 : i64} : (tensor<4xf32>, tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+      ^bb0(%a: tensor<4xf32>, %b: tensor<8xf32>):
+        %1 = tape.tanh %a : tensor<4xf32>
+        %2 = tape.exp %1 : tensor<4xf32>
+        %3 = tape.tanh %b : tensor<8xf32>
+        %4 = tape.exp %3 : tensor<8xf32>
+        tape.yield %2, %4 : tensor<4xf32>, tensor<8xf32>
+      } loc("all")
+      return %0#0, %0#1 : tensor<4xf32>, tensor<8xf32>
+    })");
+  const Node &group = find(graph, "fusion", Phase::Forward);
+  EXPECT_EQ(group.tensors, 2u);
+  EXPECT_EQ(group.parts, (Words{"tanh", "exp"}));
+  EXPECT_EQ(group.partEdges, PartEdges({{0, 1}}));
+  EXPECT_EQ(group.bytes, 96u);
+}
+
+TEST_F(GraphModelTest, EpiloguesGoOnWithTheirProduct) {
+  Graph graph = build(R"(
+    %x = plan.slot "input" "x" tensor<2x8xf32>
+    %w = plan.slot "parameter" "w" tensor<4x8xf32>
+    %b = plan.slot "parameter" "b" tensor<2x4xf32>
+    %y = plan.slot "output" "step/y" tensor<2x4xf32>
+    plan.kernel @k0 attributes {columns = 4 : i64} {
+    ^bb0(%c: tensor<2x4xf32>, %d: tensor<2x4xf32>):
+      %0 = tape.add %c, %d : tensor<2x4xf32>, tensor<2x4xf32>
+      %1 = tape.tanh %0 : tensor<2x4xf32>
+      tape.yield %1 : tensor<2x4xf32>
+    }
+    plan.program @step inputs ["x"] (%x) outputs ["y"] (%y) {
+      plan.matmul(%x, %w, %b) -> (%y) sizes [2, 4, 8] strides [8, 1, 1, 8, 4, 1] batch [] epilogue @k0 {bytes = 256 : i64} loc("fc")
+    })");
+  const Node &product = find(graph, "matmul", Phase::Forward);
+  EXPECT_EQ(product.kernel, "product");
+  EXPECT_EQ(product.parts, (Words{"matmul", "add", "tanh"}));
+  EXPECT_EQ(product.partEdges, PartEdges({{0, 1}, {1, 2}}));
+  EXPECT_EQ(product.bytes, 256u);
+  EXPECT_EQ(product.bytesSaved, (64u + 128 + 32) + (32 + 32 + 32) + (32 + 32) - 256);
+}
+
 TEST_F(GraphModelTest, GroupsReadThroughViewsAndKnowTheirSchedule) {
   Graph graph = build(R"(
     func.func @forward(%x: tensor<3x8xf32> {tape.role = "input", tape.name = "x"}) -> (tensor<3xf32>, tensor<8xf32>) {
@@ -116,6 +160,7 @@ TEST_F(GraphModelTest, GroupsReadThroughViewsAndKnowTheirSchedule) {
   EXPECT_EQ(rows.partEdges, PartEdges({{0, 1}, {1, 2}}));
   EXPECT_EQ(rows.bytes, 96u + 12);
   EXPECT_EQ(rows.bytesSaved, (96u + 12) + (96 + 12 + 96) + (96 + 12) - rows.bytes);
+  EXPECT_EQ(rows.tensors, 1u);
   EXPECT_EQ(columns.kernel, "column");
   EXPECT_EQ(columns.bytesSaved, 0u);
 }

@@ -299,7 +299,8 @@ private:
       for (const std::string &text : wrap(countEqual(node.parts), " · ", 5))
         small(text, kText);
     } else if (node.kind == NodeKind::Kernel && node.parts.size() > 1) {
-      row(fmt::format("<B>{} kernel{}, saves {}</B>", node.kernel, times,
+      std::string tensors = node.tensors > 1 ? fmt::format(" for {} tensors", node.tensors) : "";
+      row(fmt::format("<B>{} kernel{}{}, saves {}</B>", node.kernel, times, tensors,
                       amount(static_cast<double>(node.bytesSaved) / node.count, "B")));
       if (!isOpen(node))
         for (const std::string &text : wrap(countEqual(node.parts), " · ", 6))

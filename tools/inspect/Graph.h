@@ -34,6 +34,7 @@ struct Node {
   uint64_t flops = 0, bytes = 0;  ///< of all repetitions together
   std::string kernel;             ///< of a kernel: "elementwise", "row", "column", "product", "row movement", "copy"
   std::vector<std::pair<size_t, size_t>> partEdges; ///< of a kernel: from part to part
+  uint64_t tensors = 1;           ///< of a kernel: it does the same for so many tensors; parts are those of one
   uint64_t bytesSaved = 0;        ///< of a kernel: what its ops would move alone, less what it moves
   uint64_t count = 1;             ///< how many equal ops this one stands for
   bool heavy = false;             ///< a product, a library call: never merged with its neighbours

@@ -111,7 +111,7 @@ private:
     node.bytes = tape::totalBytes(op.getOperandTypes()) + tape::totalBytes(op.getResultTypes());
     if (auto fusion = dyn_cast<tape::FusionOp>(op)) {
       node.heavy = false;
-      describeKernel(node, fusion.getBody().front());
+      describeKernel(node, fusion.getBody().front(), fusion.getTensors());
       fusion.getBody().walk([&](tape::CostModelOpInterface cost) { node.flops += cost.getFlops(); });
     } else if (auto hyperparameter = dyn_cast<tape::HyperparameterOp>(op)) {
       uint64_t field = hyperparameter.getField();
@@ -149,7 +149,7 @@ private:
       node.title = launch.getKernel().str();
       if (auto kernel = module_.lookupSymbol<plan::KernelOp>(launch.getKernel())) {
         node.heavy = false;
-        describeKernel(node, kernel.getBody().front());
+        describeKernel(node, kernel.getBody().front(), kernel.getTensors());
       }
     } else if (auto matmul = dyn_cast<plan::MatmulOp>(op); matmul && matmul.getEpilogue()) {
       uint64_t operandBytes = 0;

@@ -80,12 +80,15 @@ void addParts(Node &node, Block &body, llvm::DenseMap<Value, size_t> partOf = {}
 
 } // namespace
 
-void describeKernel(Node &node, Block &body) {
+void describeKernel(Node &node, Block &body, uint64_t tensors) {
   node.kind = NodeKind::Kernel;
   node.kernel = kindOf(body);
   node.bytes = bytesMoved(body);
   node.bytesSaved = std::max(node.bytes, bytesMovedAlone(body)) - node.bytes; // a copy has no op of its own
   addParts(node, body);
+  node.tensors = tensors;
+  node.parts.resize(node.parts.size() / tensors);
+  std::erase_if(node.partEdges, [&](const auto &edge) { return edge.second >= node.parts.size(); });
 }
 
 void describeEpilogue(Node &node, Block &body, uint64_t operandBytes) {

@@ -302,7 +302,8 @@ TEST_F(ImageFolderTest, OneSampleDoesNotDependOnTheBatchItIsIn) {
 TEST_F(ImageFolderTest, GreyModelsReadBrightness) {
   setBatch(1, 1);
   spec.shuffle = false;
-  const Batch *batch = *open()->next();
+  std::unique_ptr<DataLoader> loader = open();
+  const Batch *batch = *loader->next();
   float value;
   std::memcpy(&value, batch->find("images").data(), sizeof value);
   EXPECT_GT(value, -1);
