@@ -201,7 +201,7 @@ const std::vector<HostileCase> kHostileWindows = {
        });
      }, "over 'linear'"},
     {"IndexType", [](auto &p) {
-       setWindow(p, [&](auto &w) { w.function = plan::WindowFunction::MaxPool, w.arguments[1] = w.arguments[2]; });
+       setWindow(p, [&](auto &w) { w.function = plan::WindowFunction::MaxPool, w.arguments = {slotIndex(p, "x"), slotIndex(p, "linear"), slotIndex(p, "difference")}; });
      }, "another type"},
 };
 
