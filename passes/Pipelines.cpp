@@ -15,12 +15,19 @@ namespace {
 
 class Pipeline {
 public:
-  explicit Pipeline(std::vector<PipelineStep> &steps) : steps_(steps) {}
+  Pipeline(std::vector<PipelineStep> &steps, const TrainingOptions &options) : steps_(steps), options_(options) {}
   void stage(StringRef name) { stage_ = name; }
   void add(std::unique_ptr<Pass> pass) { steps_.push_back({stage_, std::move(pass)}); }
+  void addOptional(std::unique_ptr<Pass> pass) {
+    add(std::move(pass));
+    assert(llvm::is_contained(optionalPasses, steps_.back().name()) && "users can name it");
+    if (llvm::is_contained(options_.skipped, steps_.back().name()))
+      steps_.pop_back();
+  }
 
 private:
   std::vector<PipelineStep> &steps_;
+  const TrainingOptions &options_;
   StringRef stage_;
 };
 
@@ -28,12 +35,12 @@ private:
 
 std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   std::vector<PipelineStep> steps;
-  Pipeline pipeline(steps);
+  Pipeline pipeline(steps, options);
 
   // From the importer's @forward (and @predict) to a graph that later stages can rely on.
   pipeline.stage("import");
   pipeline.add(createCanonicalizerPass());
-  pipeline.add(createElideTransposes()); // before differentiate: the gradients then need no transposes either
+  pipeline.addOptional(createElideTransposes()); // before differentiate: the gradients then need no transposes either
   pipeline.add(createVerifyImported());
 
   // One graph holds the whole step: forward, loss, backward, clipping, optimizer, schedule, counter.
@@ -61,8 +68,8 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   fusion.merge = options.fusion;
   pipeline.add(createFormFusionGroups(fusion));
   if (options.fusion) {
-    pipeline.add(createFuseEpilogues());
-    pipeline.add(createFuseMultiTensor());
+    pipeline.addOptional(createFuseEpilogues());
+    pipeline.addOptional(createFuseMultiTensor());
   }
   pipeline.add(createVerifyFusionGroups());
 

@@ -16,7 +16,8 @@ struct TrainingOptions {
   int64_t ignoreIndex = -100;
   double labelSmoothing = 0; ///< of cross_entropy, while training; in [0, 1)
   std::string optimizer = "adamw";  ///< adamw, adam, sgd, momentum, nesterov
-  bool fusion = true; ///< false: one kernel per op
+  bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
+  std::vector<std::string> skipped; ///< of optionalPasses
   std::vector<std::string> noDecay; ///< name patterns of parameters without weight decay
 };
 
@@ -31,6 +32,9 @@ struct PipelineStep {
     return argument;
   }
 };
+
+/// Passes that a plan is right without, slower, by the name users give them.
+inline constexpr const char *optionalPasses[] = {"elide-transposes", "fuse-epilogues", "fuse-multi-tensor"};
 
 /// All steps from an imported module to a verified plan.
 std::vector<PipelineStep> buildPipeline(const TrainingOptions &options);

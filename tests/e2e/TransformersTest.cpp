@@ -25,6 +25,7 @@ const Case kLlama = {"llama", "--layers 2 --heads 6 --kv-heads 2 --width 36 --hi
                      "--data @text"};
 const Case kBert = {"bert", "--layers 2 --heads 3 --width 36 --context 13 --dropout 0.1", "--batch 12 --lr 5e-3",
                     "--data @text"};
+const Case kGpt = {"gpt", "--layers 2 --heads 3 --width 36 --context 13 --dropout 0.1", "--batch 4", "--data @text"};
 const Case kVit = {"vit-b16", "--layers 2 --heads 3 --width 36 --image 12 --patch 4 --classes 5",
                    "--batch 10 --label-smoothing 0.1", "--data @images.npy --labels @labels.npy"};
 
@@ -139,6 +140,16 @@ INSTANTIATE_TEST_SUITE_P(All, TransformersTest, testing::Values(&kLlama, &kBert,
                          [](const auto &info) { return std::string(info.param->model).substr(0, 3); });
 
 using TransformerTest = Fixture;
+
+TEST_F(TransformerTest, EveryWayToFuseGivesTheSameBits) {
+  compile(kGpt);
+  run("@m --data @text --steps 10 --export @usual");
+  for (const char *options : {"--no-fusion", "--skip-pass fuse-epilogues", "--skip-pass fuse-multi-tensor"}) {
+    run(fmt::format("{} compile @m.tape -o @other {} {}", TAPEOUT_BINARY, kGpt.options, options));
+    run("@other --data @text --steps 10 --export @weights");
+    EXPECT_EQ(get("usual"), get("weights")) << options;
+  }
+}
 
 TEST_F(TransformerTest, LlamaGeneratesTheSameTextTwice) {
   compile(kLlama);

@@ -22,6 +22,8 @@ void CompileArguments::addTo(CLI::App &command) {
   command.add_option("--freeze", freeze, "Parameters that are not trained: name patterns with * and ?");
   command.add_option("--no-decay", noDecay, "Parameters without weight decay: name patterns with * and ?");
   command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
+  command.add_option("--skip-pass", skipped, "Leave out an optional pass, to see what it does; may be repeated")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(optionalPasses), std::end(optionalPasses))));
   command.add_option("--threads", threads, "Compile threads (default: one per processor)");
   command.add_option("--save-ir", saveIr, "Folder for the IR after every pass");
 
@@ -90,6 +92,7 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   result.training.optimizer = optimizer;
   result.training.noDecay = noDecay;
   result.training.fusion = !noFusion;
+  result.training.skipped = skipped;
   result.freeze = freeze;
   result.threads = threads;
   result.saveIr = saveIr;
@@ -141,6 +144,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
     result.describe += fmt::format(" --label-smoothing {}", result.training.labelSmoothing);
   if (noFusion)
     result.describe += " --no-fusion";
+  for (const std::string &pass : skipped)
+    result.describe += " --skip-pass " + pass;
   for (const std::string &pattern : freeze)
     result.describe += fmt::format(" --freeze '{}'", pattern);
   for (const std::string &pattern : noDecay)

@@ -29,6 +29,7 @@ struct CompileArguments {
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
   unsigned threads = 0;
   bool noFusion = false;
+  std::vector<std::string> skipped;
   std::string saveIr;
 
   void addTo(CLI::App &command);
