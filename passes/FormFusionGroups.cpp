@@ -144,10 +144,8 @@ struct FormFusionGroups : impl::FormFusionGroupsBase<FormFusionGroups> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       Block &block = func.getBody().front();
       KernelGraph graph = buildKernelGraph(block);
-      FusionLimits limits;
-      if (!merge)
-        limits.nodes = 1;
-      BlockRewriter(block, graph).rewrite(formFusionGroups(graph.nodes, limits));
+      BlockRewriter(block, graph)
+          .rewrite(merge ? formFusionGroupsWithinPeak(graph.nodes) : formFusionGroups(graph.nodes, {.nodes = 1}));
     }
   }
 };

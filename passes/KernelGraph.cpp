@@ -155,6 +155,7 @@ private:
       node.elements = elements;
     }
     node.phase = phaseOf(op);
+    node.bytes = tape::totalBytes(op->getResultTypes());
     node.usedOutside = llvm::any_of(op->getResults(), [&](Value result) { return readFromMemory_.contains(result); });
     if (auto iota = dyn_cast<tape::IotaOp>(op))
       node.cuts = iotaCuts(iota);

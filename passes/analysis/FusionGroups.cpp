@@ -89,8 +89,15 @@ public:
 private:
   bool fits(uint32_t a, uint32_t b) const {
     const Group &first = groups_[a], &second = groups_[b];
-    return first.nodes.size() + second.nodes.size() <= limits_.nodes &&
+    return first.nodes.size() + second.nodes.size() <= limits_.nodes && !isWallBetween(first, second) &&
            nodes_[first.nodes.front()].phase == nodes_[second.nodes.front()].phase;
+  }
+
+  bool isWallBetween(const Group &a, const Group &b) const {
+    constexpr uint32_t kNear = 24; // nodes
+    uint32_t first = std::min(a.nodes.front(), b.nodes.front()), last = std::max(a.nodes.back(), b.nodes.back());
+    return last - first > kNear &&
+           std::any_of(limits_.walls.begin(), limits_.walls.end(), [&](uint32_t wall) { return first < wall && wall < last; });
   }
 
   /// The space of producer group `a` and consumer group `b` in one kernel, or none if no schedule runs them together.
@@ -275,6 +282,64 @@ std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode
   merger.mergeAlongEdges();
   merger.mergeColumnReductions();
   return merger.order();
+}
+
+MemoryPeak findMemoryPeak(const std::vector<FusionNode> &nodes, const std::vector<std::vector<uint32_t>> &groups) {
+  std::vector<uint32_t> position(nodes.size());
+  for (uint32_t at = 0; at < groups.size(); ++at)
+    for (uint32_t node : groups[at])
+      position[node] = at;
+  std::vector<uint32_t> end(position); // of each value's life; its own position: not in memory
+  for (uint32_t user = 0; user < nodes.size(); ++user)
+    for (const FusionEdge &edge : nodes[user].operands)
+      end[edge.producer] = std::max(end[edge.producer], position[user]);
+
+  std::vector<int64_t> change(groups.size() + 1, 0), takenOver(groups.size(), 0);
+  for (uint32_t node = 0; node < nodes.size(); ++node)
+    if (end[node] > position[node]) {
+      change[position[node]] += nodes[node].bytes;
+      change[end[node] + 1 < groups.size() ? end[node] + 1 : groups.size()] -= nodes[node].bytes;
+    }
+  for (uint32_t at = 0; at < groups.size(); ++at) {
+    std::multiset<uint64_t> dying; // sizes of operands whose memory a result may take
+    std::set<uint32_t> seen;
+    for (uint32_t reader : groups[at])
+      for (const FusionEdge &edge : nodes[reader].operands)
+        if (nodes[reader].kind != NodeKind::Single && edge.kind == EdgeKind::Same && position[edge.producer] != at &&
+            end[edge.producer] == at && seen.insert(edge.producer).second)
+          dying.insert(nodes[edge.producer].bytes);
+    for (uint32_t node : groups[at])
+      if (auto operand = dying.find(nodes[node].bytes); end[node] > at && operand != dying.end()) {
+        takenOver[at] += nodes[node].bytes;
+        dying.erase(operand);
+      }
+  }
+  MemoryPeak peak;
+  int64_t live = 0;
+  for (uint32_t at = 0; at < groups.size(); ++at) {
+    live += change[at];
+    if (uint64_t bytes = live - takenOver[at]; bytes > peak.bytes)
+      peak = {bytes, groups[at].front()};
+  }
+  return peak;
+}
+
+std::vector<std::vector<uint32_t>> formFusionGroupsWithinPeak(const std::vector<FusionNode> &nodes) {
+  std::vector<std::vector<uint32_t>> single;
+  for (uint32_t node = 0; node < nodes.size(); ++node)
+    single.push_back({node});
+  uint64_t bound = findMemoryPeak(nodes, single).bytes;
+  FusionLimits limits;
+  std::vector<std::vector<uint32_t>> groups = formFusionGroups(nodes, limits), best = groups;
+  MemoryPeak peak = findMemoryPeak(nodes, groups), lowest = peak;
+  for (int round = 0; round < 8 && peak.bytes > bound; ++round) {
+    limits.walls.push_back(peak.node);
+    groups = formFusionGroups(nodes, limits);
+    peak = findMemoryPeak(nodes, groups);
+    if (peak.bytes < lowest.bytes)
+      best = groups, lowest = peak;
+  }
+  return best;
 }
 
 } // namespace tapeout

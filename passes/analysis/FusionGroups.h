@@ -37,6 +37,7 @@ struct FusionNode {
   uint64_t columns = 0;      ///< RowReduction: its row length. ColumnReduction: identifies its shape and dimensions
   uint32_t phase = 0;        ///< ops of different phases do not share a kernel: that would prolong lives
   bool usedOutside = false;  ///< its result is also wanted by something that is no node (a return)
+  uint64_t bytes = 0;        ///< of its results, where they are in memory
   std::vector<FusionEdge> operands;
   /// Every how many of its elements a view that it reads starts anew: C for a bias [C] on [N, C]. Loops are cut there.
   std::vector<uint64_t> cuts = {};
@@ -45,9 +46,22 @@ struct FusionNode {
 struct FusionLimits {
   uint32_t nodes = 48;   ///< of one group; bounds the time to compile a kernel
   uint64_t rowStep = 64; ///< a row cut into multiples of this is still summed in the same order
+  /// Nodes at which memory is short: nothing merges over them from far away, for what it reads or gives would live there.
+  std::vector<uint32_t> walls = {};
 };
 
 /// Groups of node indices, each ascending, in an order in which they can run: every group after those it reads.
 std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode> &nodes, const FusionLimits &limits = {});
+
+/// The most bytes of values in memory at a time while the groups run in this order, and a node of the group that runs
+/// then. Results may take over the memory of operands that die; values that only leave the function do not count.
+struct MemoryPeak {
+  uint64_t bytes = 0;
+  uint32_t node = 0;
+};
+MemoryPeak findMemoryPeak(const std::vector<FusionNode> &nodes, const std::vector<std::vector<uint32_t>> &groups);
+
+/// Groups that need no more memory than the nodes one by one in program order, as far as a few walls can do that.
+std::vector<std::vector<uint32_t>> formFusionGroupsWithinPeak(const std::vector<FusionNode> &nodes);
 
 } // namespace tapeout

@@ -315,5 +315,41 @@ TEST(FusionGroups, RandomGraphs) {
   EXPECT_LT(groupCount * 8, nodeCount * 7); // the graphs are ones that merge
 }
 
+FusionNode sized(FusionNode node, uint64_t bytes) {
+  node.bytes = bytes;
+  return node;
+}
+
+TEST(MemoryPeak, CountsWhatIsAlive) {
+  std::vector<FusionNode> nodes = {
+      sized(single({}), 10),                         // read by 1 and 3
+      sized(single({{0, kOther}}), 20),              // read by 2
+      sized(pointwise({{1, kSame}}), 20),            // written over 1
+      sized(single({{0, kOther}, {2, kOther}}), 5),  // leaves
+  };
+  EXPECT_EQ(findMemoryPeak(nodes, {{0}, {1}, {2}, {3}}).bytes, 30u);
+  nodes[2].operands[0].kind = kRow; // not element by element: beside it
+  MemoryPeak peak = findMemoryPeak(nodes, {{0}, {1}, {2}, {3}});
+  EXPECT_EQ(peak.bytes, 50u);
+  EXPECT_EQ(peak.node, 2u);
+  EXPECT_EQ(findMemoryPeak(nodes, {{0}, {1}, {2, 3}}).bytes, 30u); // 2 stays inside its group
+}
+
+// A sum of two tensors that only the end reads: merged with the end, both live as long, over the largest tensor of all.
+TEST(FusionGroups, MemoryIsNotTradedForTraffic) {
+  std::vector<FusionNode> nodes = {sized(single({}), 100), sized(single({}), 100),
+                                   sized(pointwise({{0, kSame}, {1, kSame}}), 100)};
+  for (uint32_t i = 3; i < 40; ++i) // a long way
+    nodes.push_back(sized(single({{i == 3 ? 2 : i - 1, kOther}}), i == 20 ? 300 : 1));
+  nodes[3].operands.clear();
+  nodes.push_back(sized(pointwise({{2, kSame}, {39, kSame}}), 100));
+  nodes.push_back(sized(single({{40, kOther}}), 1));
+  Groups plain = formFusionGroups(nodes), bounded = formFusionGroupsWithinPeak(nodes);
+  EXPECT_NE(std::find(plain.begin(), plain.end(), std::vector<uint32_t>{2, 40}), plain.end());
+  EXPECT_EQ(std::find(bounded.begin(), bounded.end(), std::vector<uint32_t>{2, 40}), bounded.end());
+  EXPECT_EQ(findMemoryPeak(nodes, plain).bytes, 501u);
+  EXPECT_EQ(findMemoryPeak(nodes, bounded).bytes, 401u);
+}
+
 } // namespace
 } // namespace tapeout
