@@ -23,6 +23,14 @@ namespace {
 using Results = SmallVectorImpl<Value>;
 constexpr double kSqrt2OverPi = 0.79788456080286535588;
 constexpr double kGeluCubic = 0.044715;
+
+// (1 + tanh u) / 2 = 1 / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3): one exponential, and nothing cancels.
+Value geluGate(ScalarBuilder &s, Value x) {
+  Value cubic = s.mul(s.constant(x, -2 * kSqrt2OverPi * kGeluCubic), s.mul(x, x));
+  Value power = s.exp(s.mul(x, s.add(s.constant(x, -2 * kSqrt2OverPi), cubic)));
+  Value one = s.constant(x, 1);
+  return s.div(one, s.add(one, power));
+}
 } // namespace
 
 //===- Arithmetic ---------------------------------------------------------------------------------------------------===//
@@ -174,14 +182,13 @@ void SiluGradOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Va
 
 void GeluOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
   ScalarBuilder s(b, loc);
-  Value x = args[0], one = s.constant(x, 1), inner;
+  Value x = args[0];
   if (getApproximate() == "tanh") {
-    Value cubic = s.mul(s.constant(x, kSqrt2OverPi * kGeluCubic), s.mul(x, x));
-    inner = s.tanh(s.mul(x, s.add(s.constant(x, kSqrt2OverPi), cubic)));
-  } else {
-    inner = s.erf(s.mul(x, s.constant(x, M_SQRT1_2)));
+    results.push_back(s.mul(x, geluGate(s, x)));
+    return;
   }
-  results.push_back(s.mul(s.mul(x, s.constant(x, 0.5)), s.add(one, inner)));
+  Value inner = s.erf(s.mul(x, s.constant(x, M_SQRT1_2)));
+  results.push_back(s.mul(s.mul(x, s.constant(x, 0.5)), s.add(s.constant(x, 1), inner)));
 }
 void GeluOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
   gradients.push_back(b.create<GeluGradOp>(getLoc(), getOperand(), dy[0], getApproximateAttr()));
@@ -191,10 +198,9 @@ void GeluGradOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Va
   ScalarBuilder s(b, loc);
   Value x = args[0], one = s.constant(x, 1), half = s.constant(x, 0.5), square = s.mul(x, x), slope;
   if (getApproximate() == "tanh") {
-    Value cubic = s.mul(s.constant(x, kSqrt2OverPi * kGeluCubic), square);
-    Value t = s.tanh(s.mul(x, s.add(s.constant(x, kSqrt2OverPi), cubic)));
-    Value inner = s.add(s.constant(x, kSqrt2OverPi), s.mul(s.constant(x, 3), cubic));
-    slope = s.add(s.mul(half, s.add(one, t)), s.mul(s.mul(s.mul(half, x), s.sub(one, s.mul(t, t))), inner));
+    Value gate = geluGate(s, x); // its slope is 2 gate (1 - gate) du/dx
+    Value inner = s.add(s.constant(x, 2 * kSqrt2OverPi), s.mul(s.constant(x, 6 * kSqrt2OverPi * kGeluCubic), square));
+    slope = s.add(gate, s.mul(s.mul(x, gate), s.mul(s.sub(one, gate), inner)));
   } else {
     Value cdf = s.mul(half, s.add(one, s.erf(s.mul(x, s.constant(x, M_SQRT1_2)))));
     Value pdf = s.mul(s.constant(x, 0.5 * M_SQRT1_2 * M_2_SQRTPI), s.exp(s.mul(s.constant(x, -0.5), square)));
