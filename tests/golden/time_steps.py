@@ -1,5 +1,5 @@
 """Step times of executables beside PyTorch's eager training of the same models, in turn, on one processor:
-  python3 tests/golden/time_steps.py build/bin/tapeout [--rounds 3] [--steps 20] [case...]
+  python3 tests/golden/time_steps.py build/bin/tapeout [case...] [--rounds 3] [--steps 20]
 
 Processor time of one thread (user and system), which other work on the machine disturbs less than wall time. Both train
 from their own random start on random data; only the time counts. PyTorch gets one batch that lies in memory already, the
