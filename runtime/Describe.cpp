@@ -55,9 +55,9 @@ private:
 
 void addModel(Table &table, const Plan &plan) {
   const plan::Model &model = plan.model();
-  uint64_t trained = 0, frozen = 0;
+  uint64_t trained = 0, rest = 0;
   for (uint32_t index : plan.slotsOfKind(plan::SlotKind::Parameter))
-    (plan.slot(index).trainable() ? trained : frozen) += elementCount(plan.slot(index));
+    (plan.slot(index).trainable() ? trained : rest) += elementCount(plan.slot(index));
   table.row("model", "{} ({})", printable(model.name()), taskName(model.task()));
   table.row("batch", "{} samples", model.batch());
   if (model.context() > 0)
@@ -66,7 +66,7 @@ void addModel(Table &table, const Plan &plan) {
     table.row(readsTokens(model.task()) ? "vocabulary" : "classes", "{}", model.vocabulary());
   if (model.task() == plan::Task::MaskedLanguageModel)
     table.row("mask token", "{}", model.mask_token());
-  table.row("parameters", "{} trained, {} frozen", trained, frozen);
+  table.row("parameters", "{} trained, {} frozen or statistics", trained, rest);
   table.row("compiled by", "{} for {}", printable(plan.root().compiler()), printable(plan.root().target()));
   table.row("options", "{}", printable(plan.root().options()));
   table.row("plan hash", "{}", plan.hash());
@@ -118,7 +118,7 @@ void addParameters(Table &table, const Plan &plan) {
   for (uint32_t index : plan.slotsOfKind(plan::SlotKind::Parameter)) {
     const plan::Slot &slot = plan.slot(index);
     table.row(printable(slot.name()), " {} [{}]{}, {}", name(elementType(slot)), fmt::join(shapeOf(slot), ", "),
-              slot.trainable() ? "" : ", frozen", initializerText(*slot.initializer()));
+              slot.trainable() ? "" : ", not trained", initializerText(*slot.initializer()));
   }
 }
 
