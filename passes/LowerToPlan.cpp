@@ -1,9 +1,9 @@
 // tape-lower-to-plan: values become memory slots, ops become instructions.
 //
 //   1. arguments become persistent slots, shared by all programs that name them alike;
-//   2. every other value gets a slot, but for what products read or write in place (ir/tape/Strided.h); an updated parameter or state is written in place
-//      where nothing reads the old value later; a metric has an output slot; the rest is transient (arena), and an
-//      elementwise result takes over the slot of an operand that dies;
+//   2. every other value gets a slot, but for what products read or write in place (ir/tape/Strided.h). An updated
+//      parameter or state is written in place where nothing reads the old value later; a metric has an output slot; the
+//      rest is transient (arena), and an elementwise result takes over the slot of an operand that dies;
 //   3. fusion groups become launches of outlined kernels (equal kernels are one), products, convolutions and
 //      poolings become calls of the runtime;
 //   4. what a return still needs somewhere else is copied.
@@ -11,6 +11,7 @@
 #include "passes/KernelGraph.h"
 #include "passes/KernelTraffic.h"
 #include "passes/Passes.h"
+#include "passes/PlanTables.h"
 
 #include "ir/plan/Plan.h"
 #include "ir/tape/Fusion.h"
@@ -20,7 +21,6 @@
 #include "ir/tape/Strided.h"
 
 #include "llvm/ADT/DenseSet.h"
-#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -29,63 +29,6 @@ namespace tapeout {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// Slots and kernels of the whole plan.
-class PlanTables {
-public:
-  explicit PlanTables(ModuleOp module) : builder_(module.getContext()), kernelBuilder_(module.getContext()) {
-    builder_.setInsertionPointToStart(module.getBody()); // slots before the programs that use them
-    kernelBuilder_.setInsertionPointToEnd(module.getBody());
-  }
-
-  Value createSlot(StringRef kind, StringRef name, Type type, Location loc) {
-    return builder_.create<plan::SlotOp>(loc, plan::SlotType::get(builder_.getContext()), kind, name, type, IntegerAttr());
-  }
-
-  /// The slot of a function argument: one for all arguments of the same role, name and type.
-  Value persistentSlot(func::FuncOp func, unsigned index) {
-    StringRef role = argumentAttr(func, index, tape::kRoleAttr), name = argumentAttr(func, index, tape::kNameAttr);
-    Type type = func.getArgumentTypes()[index];
-    std::string key;
-    llvm::raw_string_ostream(key) << role << '/' << name << ':' << type;
-    Value &slot = persistent_[key];
-    if (!slot) {
-      slot = createSlot(role, name, type, func.getArgument(index).getLoc());
-      for (StringRef attribute : {tape::kInitAttr, tape::kFrozenAttr, tape::kStatisticAttr})
-        if (Attribute value = func.getArgAttr(index, attribute))
-          slot.getDefiningOp()->setAttr(attribute, value);
-    }
-    return slot;
-  }
-
-  /// Outlines the region of a group; an equal kernel that is already there is used instead. `columns`: see plan.kernel.
-  StringRef kernelFor(tape::FusionOp fusion, IntegerAttr columns = {}) {
-    Block &body = fusion.getBody().front();
-    std::string label;
-    for (Operation &op : body) {
-      op.removeAttr(tape::kPhaseAttr);
-      if (!isa<tape::ConstantOp, tape::YieldOp>(op))
-        label += "_" + op.getName().stripDialect().str();
-    }
-    auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors(), columns);
-    kernel.getBody().takeBody(fusion.getBody());
-    std::string text;
-    llvm::raw_string_ostream(text) << kernel;
-    auto [entry, isNew] = kernels_.try_emplace(text);
-    if (!isNew) {
-      kernel.erase();
-      return entry->second;
-    }
-    entry->second = "k" + std::to_string(kernels_.size() - 1) + label.substr(0, 60);
-    kernel.setSymName(entry->second);
-    return entry->second;
-  }
-
-private:
-  OpBuilder builder_, kernelBuilder_;
-  llvm::StringMap<Value> persistent_;
-  llvm::StringMap<std::string> kernels_;
-};
 
 /// Whether a result with as many elements may be written over operand `number`: the kernel needs of it only the element it
 /// is computing, or its row, which it has read before it writes there.
@@ -175,7 +118,8 @@ private:
         continue;
       for (OpOperand &operand : fusion->getOpOperands()) {
         Value slot = slots_[operand.get()];
-        bool fits = tape::elementCount(operand.get().getType()) == tape::elementCount(result.getType()) &&
+        bool once = llvm::count_if(fusion.getOperands(), [&](Value other) { return slots_[other] == slot; }) == 1;
+        bool fits = once && tape::elementCount(operand.get().getType()) == tape::elementCount(result.getType()) &&
                     tape::elementBytes(tape::elementOf(operand.get())) == tape::elementBytes(tape::elementOf(result));
         if (fits && slot.getDefiningOp<plan::SlotOp>().getKind() == "arena" && lastUses_[slot] == &*fusion &&
             mayOverwrite(fusion, operand.getOperandNumber()) && taken.insert(slot).second) {

@@ -22,10 +22,11 @@ constexpr uint64_t kMaxSteps = 1'000'000; // of one request
 constexpr uint64_t kLineBytes = 64;       // of the cache
 
 nlohmann::json describe(const Executor &executor, const plan::Program &step, int threads) {
-  uint64_t launches = 0, products = 0, copies = 0, flops = 0, bytes = 0;
+  uint64_t launches = 0, products = 0, windows = 0, copies = 0, flops = 0, bytes = 0;
   for (const plan::Instruction *instruction : orEmpty(step.instructions())) {
     launches += instruction->body_type() == plan::InstructionBody::Launch;
     products += instruction->body_type() == plan::InstructionBody::Matmul;
+    windows += instruction->body_type() == plan::InstructionBody::Window;
     copies += instruction->body_type() == plan::InstructionBody::Copy;
     flops += instruction->flops();
     bytes += instruction->bytes_moved();
@@ -39,6 +40,7 @@ nlohmann::json describe(const Executor &executor, const plan::Program &step, int
           {"isa", executor.isa() == CpuIsa::Avx512 ? "avx512" : "avx2"},
           {"launches", launches},
           {"matrix_products", products},
+          {"windows", windows},
           {"copies", copies},
           {"flops", flops},
           {"bytes_moved", bytes},

@@ -78,6 +78,8 @@ std::string tableOf(const Report &report) {
   table.row("kernel launches", [](const Measured &m) { return std::to_string(m.launches); },
             [](const Measured &m) { return static_cast<double>(m.launches); });
   table.row("matrix products", [](const Measured &m) { return std::to_string(m.matrixProducts); });
+  if (report.measured.front().windows > 0)
+    table.row("convolutions, poolings", [](const Measured &m) { return std::to_string(m.windows); });
   table.row("bytes moved (model)", [](const Measured &m) { return mebibytes(static_cast<double>(m.bytesMoved)); },
             [](const Measured &m) { return static_cast<double>(m.bytesMoved); });
   if (report.noCounter.empty())
@@ -108,6 +110,7 @@ std::string jsonOf(const Report &report) {
                             {"processor_seconds", toJson(measured.processorSeconds)},
                             {"launches", measured.launches},
                             {"matrix_products", measured.matrixProducts},
+                            {"windows", measured.windows},
                             {"copies", measured.copies},
                             {"flops", measured.flops},
                             {"bytes_moved", measured.bytesMoved},

@@ -1,0 +1,57 @@
+#include "passes/PlanTables.h"
+
+#include "passes/Functions.h"
+
+#include "ir/tape/Shape.h"
+
+using namespace mlir;
+
+namespace tapeout {
+
+PlanTables::PlanTables(ModuleOp module) : builder_(module.getContext()), kernelBuilder_(module.getContext()) {
+  builder_.setInsertionPointToStart(module.getBody()); // slots before the programs that use them
+  kernelBuilder_.setInsertionPointToEnd(module.getBody());
+}
+
+Value PlanTables::createSlot(StringRef kind, StringRef name, Type type, Location loc) {
+  return builder_.create<plan::SlotOp>(loc, plan::SlotType::get(builder_.getContext()), kind, name, type, IntegerAttr());
+}
+
+Value PlanTables::persistentSlot(func::FuncOp func, unsigned index) {
+  StringRef role = argumentAttr(func, index, tape::kRoleAttr), name = argumentAttr(func, index, tape::kNameAttr);
+  Type type = func.getArgumentTypes()[index];
+  std::string key;
+  llvm::raw_string_ostream(key) << role << '/' << name << ':' << type;
+  Value &slot = persistent_[key];
+  if (!slot) {
+    slot = createSlot(role, name, type, func.getArgument(index).getLoc());
+    for (StringRef attribute : {tape::kInitAttr, tape::kFrozenAttr, tape::kStatisticAttr})
+      if (Attribute value = func.getArgAttr(index, attribute))
+        slot.getDefiningOp()->setAttr(attribute, value);
+  }
+  return slot;
+}
+
+StringRef PlanTables::kernelFor(tape::FusionOp fusion, IntegerAttr columns) {
+  Block &body = fusion.getBody().front();
+  std::string label;
+  for (Operation &op : body) {
+    op.removeAttr(tape::kPhaseAttr);
+    if (!isa<tape::ConstantOp, tape::YieldOp>(op))
+      label += "_" + op.getName().stripDialect().str();
+  }
+  auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors(), columns);
+  kernel.getBody().takeBody(fusion.getBody());
+  std::string text;
+  llvm::raw_string_ostream(text) << kernel;
+  auto [entry, isNew] = kernels_.try_emplace(text);
+  if (!isNew) {
+    kernel.erase();
+    return entry->second;
+  }
+  entry->second = "k" + std::to_string(kernels_.size() - 1) + label.substr(0, 60);
+  kernel.setSymName(entry->second);
+  return entry->second;
+}
+
+} // namespace tapeout
