@@ -214,8 +214,15 @@ private:
   uint32_t phaseOf(Operation *op) {
     auto phase = op->getAttrOfType<StringAttr>(tape::kPhaseAttr);
     StringRef name = phase ? phase.getValue() : "";
-    // The backward phase begins where the loss ends: the gradient of the logits may be computed with it.
-    return phases_.try_emplace(name == "loss" ? "backward" : name, phases_.size()).first->second;
+    // The backward phase begins where the loss ends: the gradient of the logits may be computed with it. Kernels of f64
+    // tensors have no vectors, and sum in another order.
+    std::string key = (name == "loss" ? "backward" : name).str() + (touchesF64Tensor(op) ? "/f64" : "");
+    return phases_.try_emplace(key, phases_.size()).first->second;
+  }
+
+  static bool touchesF64Tensor(Operation *op) {
+    auto isF64Tensor = [](Value value) { return tape::elementOf(value).isF64() && tape::elementCount(value.getType()) > 1; };
+    return llvm::any_of(op->getOperands(), isF64Tensor) || llvm::any_of(op->getResults(), isF64Tensor);
   }
 
   KernelGraph graph_;

@@ -30,12 +30,26 @@ namespace tapeout {
 
 namespace {
 
+/// Which of the tensors of a fusion an op or a result belongs to.
+uint64_t tensorOf(tape::FusionOp fusion, Operation *op) {
+  Block &body = fusion.getBody().front();
+  uint64_t opsOfOne = (body.getOperations().size() - 1) / fusion.getTensors();
+  return std::distance(body.begin(), op->getIterator()) / opsOfOne;
+}
+
 /// Whether a result with as many elements may be written over operand `number`: the kernel needs of it only the element it
 /// is computing, or its row, which it has read before it writes there.
-bool mayOverwrite(tape::FusionOp fusion, unsigned number) {
-  if (tape::productOf(fusion)) // writes its first result before the rest reads anything
+bool mayOverwrite(OpResult result, unsigned number) {
+  auto fusion = dyn_cast<tape::FusionOp>(result.getOwner());
+  if (!fusion || tape::productOf(fusion)) // writes its first result before the rest reads anything
     return false;
   Block &body = fusion.getBody().front();
+  if (fusion.getTensors() > 1) { // the tensors are computed in any order
+    uint64_t tensor = result.getResultNumber() / (fusion.getNumResults() / fusion.getTensors());
+    for (Operation *user : body.getArgument(number).getUsers())
+      if (tensorOf(fusion, user) != tensor)
+        return false;
+  }
   llvm::DenseSet<Value> elements{body.getArgument(number)}, rows; // what depends on it, element by element and row by row
   for (Operation &op : body.without_terminator()) {
     bool ofElements = llvm::any_of(op.getOperands(), [&](Value operand) { return elements.contains(operand); });
@@ -81,7 +95,7 @@ private:
       if (auto updates = dyn_cast_or_null<IntegerAttr>(func_.getResultAttr(i, tape::kUpdatesAttr))) {
         BlockArgument argument = func_.getArgument(updates.getInt());
         target = slots_[argument];
-        direct = direct && canOverwrite(argument, value.getDefiningOp());
+        direct = direct && canOverwrite(argument, cast<OpResult>(value));
       } else {
         StringRef name = resultAttr(func_, i, tape::kNameAttr);
         std::string slotName = (func_.getName() + "/" + (name.empty() ? "result" + std::to_string(i) : name.str())).str();
@@ -97,14 +111,14 @@ private:
 
   static bool isComputed(Operation *op) { return op && (isa<tape::FusionOp>(op) || tape::isLibraryCall(op)); }
 
-  /// Every reader of the argument's old value comes before `writer`, or is `writer` and reads only what it overwrites.
-  bool canOverwrite(Value argument, Operation *writer) {
+  /// Every reader of the argument's old value comes before the new one, or computes it and reads only what it overwrites.
+  bool canOverwrite(Value argument, OpResult result) {
+    Operation *writer = result.getOwner();
     for (OpOperand &use : argument.getUses()) {
       Operation *user = use.getOwner();
-      if (isElided(user) && !canOverwrite(user->getResult(0), writer))
+      if (isElided(user) && !canOverwrite(user->getResult(0), result))
         return false;
-      auto fusion = dyn_cast<tape::FusionOp>(user);
-      if (order_[user] > order_[writer] || (user == writer && !(fusion && mayOverwrite(fusion, use.getOperandNumber()))))
+      if (order_[user] > order_[writer] || (user == writer && !mayOverwrite(result, use.getOperandNumber())))
         return false;
     }
     return true;
@@ -117,12 +131,12 @@ private:
       if (slots_.contains(result))
         continue;
       for (OpOperand &operand : fusion->getOpOperands()) {
-        Value slot = slots_[operand.get()];
-        bool once = llvm::count_if(fusion.getOperands(), [&](Value other) { return slots_[other] == slot; }) == 1;
+        Value slot = slots_.lookup(operand.get()); // none: a product reads it through its strides
+        bool once = slot && llvm::count_if(fusion.getOperands(), [&](Value other) { return slots_.lookup(other) == slot; }) == 1;
         bool fits = once && tape::elementCount(operand.get().getType()) == tape::elementCount(result.getType()) &&
-                    tape::elementBytes(tape::elementOf(operand.get())) == tape::elementBytes(tape::elementOf(result));
+                    tape::elementOf(operand.get()) == tape::elementOf(result);
         if (fits && slot.getDefiningOp<plan::SlotOp>().getKind() == "arena" && lastUses_[slot] == &*fusion &&
-            mayOverwrite(fusion, operand.getOperandNumber()) && taken.insert(slot).second) {
+            mayOverwrite(cast<OpResult>(result), operand.getOperandNumber()) && taken.insert(slot).second) {
           slots_[result] = slot;
           noteLastUse(result, slot);
           break;
@@ -245,12 +259,31 @@ private:
         FlatSymbolRefAttr());
   }
 
+  /// What is not where the return wants it. Outputs first: they may be old values of arguments. Old values that become
+  /// the new ones of others (a swap) are put aside before any argument changes.
   void copyResults(Operation *terminator) {
-    for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_))
-      if (slots_[value] != target) {
-        auto copy = builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{slots_[value]}, ValueRange{target});
-        copy->setAttr("bytes", builder_.getI64IntegerAttr(2 * tape::totalBytes({value.getType()})));
+    SmallVector<std::tuple<Value, Value, Value>> updates; // value, from, to
+    for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_)) {
+      if (slots_[value] == target)
+        continue;
+      if (llvm::is_contained(outputs_, target))
+        copy(value, slots_[value], target);
+      else
+        updates.push_back({value, slots_[value], target});
+    }
+    for (auto &[value, from, to] : updates)
+      if (llvm::is_contained(targets_, from)) {
+        Value aside = tables_.createSlot("arena", tape::layerName(value.getLoc()), value.getType(), value.getLoc());
+        copy(value, from, aside);
+        from = aside;
       }
+    for (auto &[value, from, to] : updates)
+      copy(value, from, to);
+  }
+
+  void copy(Value value, Value from, Value to) {
+    auto copied = builder_.create<plan::CopyOp>(value.getLoc(), ValueRange{from}, ValueRange{to});
+    copied->setAttr("bytes", builder_.getI64IntegerAttr(2 * tape::totalBytes({value.getType()})));
   }
 
   func::FuncOp func_;
