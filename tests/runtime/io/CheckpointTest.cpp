@@ -261,7 +261,7 @@ TEST_F(Checkpoint, KillingASaveNeverLosesTheOneBefore) {
   ASSERT_TRUE(saveCheckpoint(directory_, TrainingState(1, 20'000).contents, 2).isOk());
   auto duration = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
   uint64_t reached = 1;
-  for (int kill = 0; kill < 30; ++kill) {
+  for (int kill = 0; kill < 30 || (reached <= 3 && kill < 300); ++kill) { // on a busy machine, until saves are reached
     pid_t child = fork();
     if (child == 0) {
       // Every step is saved twice, so that the exchange of folders is hit as well.
@@ -277,6 +277,8 @@ TEST_F(Checkpoint, KillingASaveNeverLosesTheOneBefore) {
     Result<LoadedCheckpoint> loaded = load();
     ASSERT_TRUE(loaded.isOk()) << loaded.status().message();
     EXPECT_GE(loaded->manifest.step, reached);
+    if (loaded->manifest.step == reached)
+      duration += duration / 8; // saves take longer than the first one did
     reached = loaded->manifest.step;
     expectStep(loaded, reached);
   }
