@@ -1,6 +1,6 @@
 // Random graphs and their gradients, all the way: fused and unfused plans run by the executor give the same bits, and the
 // values of the reference interpreter. Covers what only a plan has: products that read and write in place, epilogues,
-// results over dead operands, memory that is reused.
+// results over dead operands, updates of arguments, memory that is reused.
 #include "codegen/PlanWriter.h"
 #include "codegen/cpu/CpuCodegen.h"
 #include "ir/plan/Plan.h"
@@ -36,13 +36,24 @@ ops::TestModule makeGraph(MLIRContext &context, uint64_t seed) {
                                    llvm::to_vector(llvm::seq<unsigned>(0, graph.function.getNumResults())));
 }
 
-/// Makes the function a program whose arguments are inputs of its own.
-void makeProgram(func::FuncOp function, const std::string &name) {
+/// Makes the function a program whose arguments are inputs of its own; every third function updates what it can: results
+/// of an argument's type become its new values, in reverse order, so that some swap.
+void makeProgram(func::FuncOp function, const std::string &name, uint64_t seed) {
   OpBuilder b(function.getContext());
   function.setName(name);
+  auto results = function.getBody().front().getTerminator()->getOperands();
+  unsigned next = 1; // result 0 is a number
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    function.setArgAttr(i, kRoleAttr, b.getStringAttr(kRoleInput));
     function.setArgAttr(i, kNameAttr, b.getStringAttr(name + "/" + std::to_string(i)));
+    unsigned result = next;
+    while (result < results.size() && results[result].getType() != function.getArgumentTypes()[i])
+      ++result;
+    bool updated = seed % 3 == 0 && result < results.size();
+    function.setArgAttr(i, kRoleAttr, b.getStringAttr(updated ? kRoleState : kRoleInput));
+    if (updated) {
+      function.setResultAttr(result, kUpdatesAttr, b.getI64IntegerAttr(i));
+      next = result + 1;
+    }
   }
 }
 
@@ -93,16 +104,19 @@ class Machine {
 public:
   Machine(ModuleOp module, bool fused) { prepare(module, fused); }
 
-  std::vector<std::vector<double>> run(const std::string &name, ArrayRef<Tensor> arguments) {
+  /// The values of the slots `places` after a run of the program.
+  std::vector<std::vector<double>> run(const std::string &name, ArrayRef<Tensor> arguments, ArrayRef<std::string> places) {
     const plan::Program *program = plan_->program(name);
     for (auto [i, argument] : llvm::enumerate(arguments))
-      visitSlot(rt::findNamed(program->inputs(), name + "/" + std::to_string(i))->slot(),
-                [&](auto *data, size_t) { std::copy(argument.values.begin(), argument.values.end(), data); });
+      if (std::optional<uint32_t> slot = slotNamed(name + "/" + std::to_string(i))) // none: nothing reads the argument
+        visitSlot(*slot, [&](auto *data, size_t) { std::copy(argument.values.begin(), argument.values.end(), data); });
     EXPECT_TRUE(executor_->run(*program).isOk());
     std::vector<std::vector<double>> results;
-    for (size_t i = 0; i < program->outputs()->size(); ++i)
-      visitSlot(rt::findNamed(program->outputs(), "result" + std::to_string(i))->slot(),
-                [&](auto *data, size_t count) { results.emplace_back(data, data + count); });
+    for (const std::string &place : places)
+      if (std::optional<uint32_t> slot = slotNamed(place))
+        visitSlot(*slot, [&](auto *data, size_t count) { results.emplace_back(data, data + count); });
+      else // an argument that stays as it is and nothing reads
+        results.push_back(arguments[std::stoi(place.substr(name.size() + 1))].values);
     return results;
   }
 
@@ -134,6 +148,13 @@ private:
     executor_ = std::move(*executor);
   }
 
+  std::optional<uint32_t> slotNamed(const std::string &name) const {
+    for (uint32_t slot = 0; slot < plan_->slotCount(); ++slot)
+      if (plan_->slot(slot).kind() != plan::SlotKind::Arena && plan_->slot(slot).name()->str() == name)
+        return slot;
+    return std::nullopt;
+  }
+
   template <typename Visit> void visitSlot(uint32_t slot, Visit visit) {
     size_t count = rt::elementCount(plan_->slot(slot));
     visitType(rt::elementType(plan_->slot(slot)), executor_->address(slot), [&](auto *data) { visit(data, count); });
@@ -157,7 +178,15 @@ void compare(uint64_t first, uint64_t count) {
     for (OwningOpRef<ModuleOp> &module : modules) {
       auto copy = cast<func::FuncOp>(graphs.back().function->clone());
       module->push_back(copy);
-      makeProgram(copy, "seed" + std::to_string(seed));
+      makeProgram(copy, "seed" + std::to_string(seed), seed);
+    }
+  }
+  std::vector<std::vector<std::string>> places; // of each function's results
+  for (auto function : modules[0]->getOps<func::FuncOp>()) {
+    std::vector<std::string> &own = places.emplace_back();
+    for (unsigned r = 0; r < function.getNumResults(); ++r) {
+      auto updates = dyn_cast_or_null<IntegerAttr>(function.getResultAttr(r, kUpdatesAttr));
+      own.push_back(function.getName().str() + (updates ? "/" + std::to_string(updates.getInt()) : "/result" + std::to_string(r)));
     }
   }
   Machine fused(*modules[0], true), single(*modules[1], false);
@@ -168,7 +197,8 @@ void compare(uint64_t first, uint64_t count) {
     SCOPED_TRACE(name);
     std::vector<Tensor> arguments = ops::makeRandomGraphArguments(graphs[i].function, first + i);
     std::vector<Tensor> expected = ops::interpret(graphs[i].function, arguments, ops::Precision::F32);
-    auto a = fused.run(name, arguments), b = single.run(name, arguments);
+    const std::vector<std::string> &own = places[i + 1]; // the first function reads the config
+    auto a = fused.run(name, arguments, own), b = single.run(name, arguments, own);
     ASSERT_EQ(a.size(), expected.size());
     ASSERT_EQ(b.size(), expected.size());
     for (size_t r = 0; r < a.size(); ++r) {
