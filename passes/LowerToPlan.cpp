@@ -21,6 +21,7 @@
 #include "ir/tape/Strided.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -30,11 +31,15 @@ namespace tapeout {
 
 namespace {
 
-/// Which of the tensors of a fusion an op or a result belongs to.
-uint64_t tensorOf(tape::FusionOp fusion, Operation *op) {
-  Block &body = fusion.getBody().front();
-  uint64_t opsOfOne = (body.getOperations().size() - 1) / fusion.getTensors();
-  return std::distance(body.begin(), op->getIterator()) / opsOfOne;
+/// Whether an op of a fusion for many tensors belongs to the tensor of this result: it lies behind what gives the results of
+/// the tensor before, and not behind its own.
+bool isOfSameTensor(Operation *op, OpResult result, tape::FusionOp fusion) {
+  auto yielded = fusion.getBody().front().getTerminator()->getOperands();
+  unsigned resultsOfOne = fusion.getNumResults() / fusion.getTensors();
+  unsigned first = result.getResultNumber() / resultsOfOne * resultsOfOne;
+  auto isBehind = [&](Value value) { return value.getDefiningOp() && value.getDefiningOp()->isBeforeInBlock(op); };
+  return (first == 0 || llvm::all_of(yielded.slice(first - resultsOfOne, resultsOfOne), isBehind)) &&
+         !llvm::all_of(yielded.slice(first, resultsOfOne), isBehind);
 }
 
 /// Whether a result with as many elements may be written over operand `number`: the kernel needs of it only the element it
@@ -44,18 +49,25 @@ bool mayOverwrite(OpResult result, unsigned number) {
   if (!fusion || tape::productOf(fusion)) // writes its first result before the rest reads anything
     return false;
   Block &body = fusion.getBody().front();
-  if (fusion.getTensors() > 1) { // the tensors are computed in any order
-    uint64_t tensor = result.getResultNumber() / (fusion.getNumResults() / fusion.getTensors());
+  if (fusion.getTensors() > 1) // the tensors are computed in any order
     for (Operation *user : body.getArgument(number).getUsers())
-      if (tensorOf(fusion, user) != tensor)
+      if (!isOfSameTensor(user, result, fusion))
         return false;
-  }
   llvm::DenseSet<Value> elements{body.getArgument(number)}, rows; // what depends on it, element by element and row by row
-  for (Operation &op : body.without_terminator()) {
+  llvm::SetVector<Operation *> dependent; // a kernel for many tensors has too many other ops to look at
+  for (Operation *user : body.getArgument(number).getUsers())
+    dependent.insert(user);
+  for (size_t i = 0; i < dependent.size(); ++i)
+    for (Operation *user : dependent[i]->getUsers())
+      dependent.insert(user);
+  SmallVector<Operation *> ordered = dependent.takeVector();
+  llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  for (Operation *each : ordered) {
+    Operation &op = *each;
+    if (isa<tape::YieldOp>(op))
+      continue;
     bool ofElements = llvm::any_of(op.getOperands(), [&](Value operand) { return elements.contains(operand); });
     bool ofRows = llvm::any_of(op.getOperands(), [&](Value operand) { return rows.contains(operand); });
-    if (!ofElements && !ofRows)
-      continue;
     auto reduce = dyn_cast<tape::ReduceOp>(op);
     bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
     if (ofElements && !elementwise && !isa<tape::ReshapeOp>(op) && !(reduce && tape::reducesRows(reduce)))
