@@ -234,15 +234,10 @@ private:
 } // namespace
 
 bool isElided(Operation *op) {
-  if (isa<tape::ReshapeOp>(op))
+  if (isa<tape::ReshapeOp>(op) || tape::isWrittenThrough(op))
     return true;
-  // Written through: by all the products behind it.
-  SmallVector<Value> behind(op->getOperands());
-  while (!behind.empty() && isa_and_nonnull<tape::ReshapeOp, tape::TransposeOp>(behind.back().getDefiningOp()))
-    behind.back() = behind.back().getDefiningOp()->getOperand(0);
-  if (auto dot = behind.empty() ? nullptr : behind.back().getDefiningOp<tape::DotGeneralOp>())
-    if (llvm::is_contained(tape::writtenThrough(dot), op))
-      return true;
+  if (!isView(op))
+    return false;
   // Read through: nobody wants it in memory.
   SmallVector<Operation *> users(op->getUsers());
   for (size_t i = 0; i < users.size(); ++i) {
@@ -260,7 +255,7 @@ bool isElided(Operation *op) {
     if (!product || product->lhs.base == op->getResult(0) || product->rhs.base == op->getResult(0))
       return false;
   }
-  return isView(op);
+  return true;
 }
 
 KernelGraph buildKernelGraph(Block &block) { return GraphBuilder().build(block); }

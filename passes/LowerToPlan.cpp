@@ -20,6 +20,8 @@
 #include "ir/tape/Shape.h"
 #include "ir/tape/Strided.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -54,27 +56,20 @@ bool mayOverwrite(OpResult result, unsigned number) {
       if (!isOfSameTensor(user, result, fusion))
         return false;
   llvm::DenseSet<Value> elements{body.getArgument(number)}, rows; // what depends on it, element by element and row by row
-  llvm::SetVector<Operation *> dependent; // a kernel for many tensors has too many other ops to look at
-  for (Operation *user : body.getArgument(number).getUsers())
-    dependent.insert(user);
-  for (size_t i = 0; i < dependent.size(); ++i)
-    for (Operation *user : dependent[i]->getUsers())
-      dependent.insert(user);
-  SmallVector<Operation *> ordered = dependent.takeVector();
-  llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  for (Operation *each : ordered) {
-    Operation &op = *each;
-    if (isa<tape::YieldOp>(op))
+  llvm::SetVector<Operation *> dependent;
+  getForwardSlice(body.getArgument(number), &dependent);
+  for (Operation *op : dependent) {
+    if (op == body.getTerminator())
       continue;
-    bool ofElements = llvm::any_of(op.getOperands(), [&](Value operand) { return elements.contains(operand); });
-    bool ofRows = llvm::any_of(op.getOperands(), [&](Value operand) { return rows.contains(operand); });
+    bool ofElements = llvm::any_of(op->getOperands(), [&](Value operand) { return elements.contains(operand); });
+    bool ofRows = llvm::any_of(op->getOperands(), [&](Value operand) { return rows.contains(operand); });
     auto reduce = dyn_cast<tape::ReduceOp>(op);
     bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
     if (ofElements && !elementwise && !isa<tape::ReshapeOp>(op) && !(reduce && tape::reducesRows(reduce)))
       return false;
     if (ofRows && !elementwise && !isa<tape::AccessOpInterface>(op))
       return false;
-    (reduce || !ofElements ? rows : elements).insert(op.result_begin(), op.result_end());
+    (reduce || !ofElements ? rows : elements).insert(op->result_begin(), op->result_end());
   }
   return true;
 }

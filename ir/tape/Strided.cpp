@@ -175,4 +175,11 @@ SmallVector<Operation *> writtenThrough(DotGeneralOp dot) {
   return ops;
 }
 
+bool isWrittenThrough(Operation *op) {
+  if (op->getNumOperands() == 0 || op->getNumResults() != 1)
+    return false;
+  DotGeneralOp dot = productBehind(op->getOperand(0)); // of a concatenation, all operands are or none
+  return dot && llvm::is_contained(writtenThrough(dot), op);
+}
+
 } // namespace tapeout::tape

@@ -29,5 +29,7 @@ inline std::optional<PlacedProduct> placeProduct(DotGeneralOp dot) { return plac
 
 /// The reshapes, transposes and concatenations between the result of `dot` and the value in whose memory it is written.
 llvm::SmallVector<mlir::Operation *> writtenThrough(DotGeneralOp dot);
+/// Whether the op is one of these, of some product.
+bool isWrittenThrough(mlir::Operation *op);
 
 } // namespace tapeout::tape

@@ -31,15 +31,23 @@ private:
 
 /// Where placed buffers lie, by spans of time. A deep model has tens of thousands of buffers, of which thousands live at
 /// once: a buffer that covers a whole span meets all that touch it, so the span's union of intervals is all it must know.
+/// Many spans in a row are few blocks of 2, 4, 8, ... spans, which have unions of their own.
 class OccupiedBytes {
 public:
   explicit OccupiedBytes(uint32_t instructions)
-      : length_(std::max(16u, instructions / 256 + 1)), spans_(instructions / length_ + 1) {}
+      : length_(std::max(16u, instructions / 256 + 1)), spans_(instructions / length_ + 1) {
+    for (size_t blocks = spans_.size(); blocks > 1; blocks = (blocks + 1) / 2)
+      touching_.emplace_back(blocks);
+    touching_.emplace_back(1);
+  }
 
   void add(const LiveBuffer &buffer, uint64_t offset) {
     Interval bytes{offset, offset + buffer.bytes};
-    for (uint32_t span = buffer.begin / length_; span <= buffer.end / length_; ++span) {
-      spans_[span].touching.add(bytes);
+    uint32_t first = buffer.begin / length_, last = buffer.end / length_;
+    for (uint32_t level = 0; level < touching_.size(); ++level)
+      for (uint32_t block = first >> level; block <= last >> level; ++block)
+        touching_[level][block].add(bytes);
+    for (uint32_t span = first; span <= last; ++span) {
       if (covers(buffer, span))
         spans_[span].covering.add(bytes);
       else
@@ -53,22 +61,28 @@ public:
     auto append = [&](const IntervalSet &set) {
       occupied.insert(occupied.end(), set.intervals().begin(), set.intervals().end());
     };
-    for (uint32_t span = buffer.begin / length_; span <= buffer.end / length_; ++span) {
-      if (covers(buffer, span)) {
-        append(spans_[span].touching);
+    uint32_t last = buffer.end / length_;
+    for (uint32_t span = buffer.begin / length_; span <= last;) {
+      if (covers(buffer, span)) { // and so all spans up to the last, which it may end in
+        uint32_t level = 0, end = covers(buffer, last) ? last + 1 : last;
+        while (level + 1 < touching_.size() && span % (2u << level) == 0 && span + (2u << level) <= end)
+          ++level;
+        append(touching_[level][span >> level]);
+        span += 1u << level;
         continue;
       }
       append(spans_[span].covering);
       for (const auto &[other, bytes] : spans_[span].partial)
         if (other.begin <= buffer.end && buffer.begin <= other.end)
           occupied.push_back(bytes);
+      ++span;
     }
     std::sort(occupied.begin(), occupied.end());
   }
 
 private:
   struct Span {
-    IntervalSet touching, covering;
+    IntervalSet covering;
     std::vector<std::pair<LiveBuffer, Interval>> partial; // of those that touch but do not cover it
   };
 
@@ -78,6 +92,7 @@ private:
 
   uint32_t length_; // instructions of a span
   std::vector<Span> spans_;
+  std::vector<std::vector<IntervalSet>> touching_; // [level][block of 2^level spans]
 };
 
 /// The begin of the smallest gap that takes `size` bytes, else the end of everything.
