@@ -231,11 +231,7 @@ Status writeModel(const Graph &graph, const std::string &path) {
     return badModel(path, verified.message(), "the file was not written");
   Encoder encoder;
   const std::span<const uint8_t> bytes = encoder.encode(graph);
-  Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file.isOk())
-    return file.status();
-  TAPEOUT_RETURN_IF_ERROR(file->write(bytes));
-  return file->commit();
+  return writeFile(path, {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
 }
 
 Result<Graph> readModel(const std::string &path) {

@@ -1,6 +1,6 @@
-// tape-attach-loss: @forward becomes @step (with loss, config, counter and random keys) and @evaluate (loss sum and count,
-// nothing drawn, running statistics instead of those of the batch). The loss is the sum over counted positions divided by their number: means of means would be wrong as
-// soon as microbatches or ranks count differently.
+// tape-attach-loss: @forward becomes @step (with loss, config, counter and random keys) and @evaluate (loss sum and
+// count, nothing drawn, running statistics instead of those of the batch). The loss is the sum over counted positions
+// divided by their number: means of means would be wrong as soon as microbatches or ranks count differently.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 

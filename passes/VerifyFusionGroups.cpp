@@ -1,5 +1,5 @@
-// tape-verify-fusion-groups: outside of groups only reshapes and library calls, inside only ops a kernel can be generated
-// for. Changes nothing.
+// tape-verify-fusion-groups: outside of groups only library calls and what costs no kernel, inside only ops a kernel can
+// be generated for, behind one matrix product at most. Changes nothing.
 #include "passes/Functions.h"
 #include "passes/KernelGraph.h"
 #include "passes/Passes.h"

@@ -1,5 +1,5 @@
-// tape-verify-train-step: each trainable parameter, running statistic, state and counter of @step is updated exactly once, frozen parameters
-// never, no gradient is left over, and every random op has its key. Changes nothing.
+// tape-verify-train-step: each trainable parameter, running statistic, state and counter of @step is updated exactly
+// once, frozen parameters never, no gradient is left over, and every random op has its key. Changes nothing.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 

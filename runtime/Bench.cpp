@@ -22,15 +22,7 @@ constexpr uint64_t kMaxSteps = 1'000'000; // of one request
 constexpr uint64_t kLineBytes = 64;       // of the cache
 
 nlohmann::json describe(const Executor &executor, const plan::Program &step, int threads) {
-  uint64_t launches = 0, products = 0, windows = 0, copies = 0, flops = 0, bytes = 0;
-  for (const plan::Instruction *instruction : orEmpty(step.instructions())) {
-    launches += instruction->body_type() == plan::InstructionBody::Launch;
-    products += instruction->body_type() == plan::InstructionBody::Matmul;
-    windows += instruction->body_type() == plan::InstructionBody::Window;
-    copies += instruction->body_type() == plan::InstructionBody::Copy;
-    flops += instruction->flops();
-    bytes += instruction->bytes_moved();
-  }
+  const ProgramTotals totals = totalsOf(step);
   const Plan &plan = executor.plan();
   return {{"model", printable(plan.model().name())},
           {"options", printable(plan.root().options())},
@@ -38,12 +30,12 @@ nlohmann::json describe(const Executor &executor, const plan::Program &step, int
           {"batch", plan.model().batch()},
           {"threads", threads},
           {"isa", executor.isa() == CpuIsa::Avx512 ? "avx512" : "avx2"},
-          {"launches", launches},
-          {"matrix_products", products},
-          {"windows", windows},
-          {"copies", copies},
-          {"flops", flops},
-          {"bytes_moved", bytes},
+          {"launches", totals.launches},
+          {"matrix_products", totals.products},
+          {"windows", totals.windows},
+          {"copies", totals.copies},
+          {"flops", totals.flops},
+          {"bytes_moved", totals.bytesMoved},
           {"arena_planned", plan.arenaBytes()},
           {"persistent_planned", plan.persistentBytes()}};
 }

@@ -87,24 +87,18 @@ void addMemory(Table &table, const Plan &plan) {
 
 void addProgram(Table &table, const plan::Program &program) {
   std::array<uint64_t, 5> flops = {};
-  uint64_t launches = 0, products = 0, windows = 0, copies = 0, total = 0, moved = 0;
-  for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
-    launches += instruction->body_type() == plan::InstructionBody::Launch;
-    products += instruction->body_type() == plan::InstructionBody::Matmul;
-    windows += instruction->body_type() == plan::InstructionBody::Window;
-    copies += instruction->body_type() == plan::InstructionBody::Copy;
+  for (const plan::Instruction *instruction : orEmpty(program.instructions()))
     flops[instruction->phase()] += instruction->flops();
-    total += instruction->flops();
-    moved += instruction->bytes_moved();
-  }
+  const ProgramTotals totals = totalsOf(program);
   table.section(fmt::format("program {}", printable(program.name())));
-  table.row("instructions", "{} ({} kernel launches, {} matrix products, {}{} copies)", orEmpty(program.instructions()).size(),
-            launches, products, windows > 0 ? fmt::format("{} convolutions and poolings, ", windows) : "", copies);
-  table.row("flops", "{:.4g}", static_cast<double>(total));
+  table.row("instructions", "{} ({} kernel launches, {} matrix products, {}{} copies)",
+            orEmpty(program.instructions()).size(), totals.launches, totals.products,
+            totals.windows > 0 ? fmt::format("{} convolutions and poolings, ", totals.windows) : "", totals.copies);
+  table.row("flops", "{:.4g}", static_cast<double>(totals.flops));
   for (uint8_t phase = 0; phase < flops.size(); ++phase)
     if (flops[phase] > 0)
       table.row(fmt::format("  {}", phaseName(phase)), "{:.4g}", static_cast<double>(flops[phase]));
-  table.row("bytes moved", "{}", bytesText(moved));
+  table.row("bytes moved", "{}", bytesText(totals.bytesMoved));
 }
 
 void addHyperparameters(Table &table, const Plan &plan) {

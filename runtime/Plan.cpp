@@ -88,6 +88,20 @@ std::vector<int64_t> shapeOf(const plan::Slot &slot) {
   return {slot.shape()->begin(), slot.shape()->end()};
 }
 
+ProgramTotals totalsOf(const plan::Program &program) {
+  ProgramTotals totals;
+  for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
+    plan::InstructionBody body = instruction->body_type();
+    totals.launches += body == plan::InstructionBody::Launch;
+    totals.products += body == plan::InstructionBody::Matmul;
+    totals.windows += body == plan::InstructionBody::Window;
+    totals.copies += body == plan::InstructionBody::Copy;
+    totals.flops += instruction->flops();
+    totals.bytesMoved += instruction->bytes_moved();
+  }
+  return totals;
+}
+
 std::string printable(const flatbuffers::String *text) {
   if (!text)
     return "";

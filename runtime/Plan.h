@@ -74,6 +74,12 @@ constexpr bool isSaved(plan::SlotKind kind) {
 constexpr bool readsTokens(plan::Task task) {
   return task == plan::Task::LanguageModel || task == plan::Task::MaskedLanguageModel;
 }
+/// What a program executes: instructions by kind, their operations, and the bytes they read and write.
+struct ProgramTotals {
+  uint64_t launches = 0, products = 0, windows = 0, copies = 0;
+  uint64_t flops = 0, bytesMoved = 0;
+};
+ProgramTotals totalsOf(const plan::Program &program);
 /// A name from a file, safe to print: control characters replaced, at most 120 characters.
 std::string printable(const flatbuffers::String *text);
 

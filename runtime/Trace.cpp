@@ -50,11 +50,7 @@ Status writeTrace(const Plan &plan, const std::vector<TracedStep> &steps, const 
   nlohmann::json trace = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
   // Layer names may be no UTF-8.
   std::string text = trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file.isOk())
-    return file.status();
-  TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
-  return file->commit();
+  return writeFile(path, text);
 }
 
 } // namespace tapeout::rt

@@ -170,6 +170,14 @@ Status tapeout::syncDirectory(const std::string &folder) {
   return Status::ok();
 }
 
+Status tapeout::writeFile(const std::string &path, std::string_view bytes) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file.isOk())
+    return file.status();
+  TAPEOUT_RETURN_IF_ERROR(file->write(bytes.data(), bytes.size()));
+  return file->commit();
+}
+
 Result<std::string> tapeout::readFile(const std::string &path, size_t maxBytes) {
   Descriptor descriptor;
   size_t size = 0;

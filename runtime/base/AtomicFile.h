@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tapeout {
 
@@ -44,6 +45,9 @@ private:
   int descriptor_ = -1;
   uint64_t bytesWritten_ = 0;
 };
+
+/// A whole file at once, as an AtomicFile.
+Status writeFile(const std::string &path, std::string_view bytes);
 
 /// The whole file as bytes; larger than `maxBytes` is BadData.
 Result<std::string> readFile(const std::string &path, size_t maxBytes);

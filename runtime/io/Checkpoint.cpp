@@ -160,14 +160,6 @@ Status writeState(const std::string &path, std::vector<CheckpointTensor> tensors
   return writer->commit();
 }
 
-Status writeText(const std::string &path, std::string_view text) {
-  Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file.isOk())
-    return file.status();
-  TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
-  return file->commit();
-}
-
 Status writeStepFolder(const fs::path &folder, const CheckpointContents &contents) {
   std::string path = statePath(folder).string();
   TAPEOUT_RETURN_IF_ERROR(writeState(path, contents.tensors));
@@ -175,7 +167,7 @@ Status writeStepFolder(const fs::path &folder, const CheckpointContents &content
   if (!state.isOk())
     return state.status();
   StoredManifest stored{contents.manifest, state->size(), toHex(sha256(state->bytes()))};
-  TAPEOUT_RETURN_IF_ERROR(writeText(manifestPath(folder).string(), writeManifest(stored)));
+  TAPEOUT_RETURN_IF_ERROR(writeFile(manifestPath(folder).string(), writeManifest(stored)));
   return syncDirectory(folder.string());
 }
 
@@ -206,7 +198,7 @@ Status saveThrough(const fs::path &temporary, const fs::path &directory, const C
   std::string name = stepName(contents.manifest.step);
   fs::path latest = temporary / "latest";
   TAPEOUT_RETURN_IF_ERROR(writeStepFolder(folder, contents));
-  TAPEOUT_RETURN_IF_ERROR(writeText(latest.string(), name + "\n"));
+  TAPEOUT_RETURN_IF_ERROR(writeFile(latest.string(), name + "\n"));
   TAPEOUT_RETURN_IF_ERROR(publish(folder, directory / name));
   return publish(latest, directory / "latest");
 }

@@ -10,17 +10,6 @@
 #include <filesystem>
 
 namespace tapeout::bench {
-namespace {
-
-Status writeFile(const std::string &path, const std::string &text) {
-  Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file.isOk())
-    return file.status();
-  TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
-  return file->commit();
-}
-
-} // namespace
 
 void Arguments::addTo(CLI::App &command) {
   command.add_option("--steps", measure.steps, "Measured steps of each executable (default 100)")

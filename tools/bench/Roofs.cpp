@@ -1,8 +1,6 @@
 #include "tools/bench/Roofs.h"
 
 #include "runtime/Arena.h"
-#include "runtime/device/cpu/CpuIsa.h"
-#include "runtime/device/cpu/ThreadPool.h"
 
 #include <immintrin.h>
 #include <unistd.h>
@@ -94,7 +92,9 @@ __attribute__((target("avx2,fma"))) float multiplyAdd256(int64_t iterations) {
   return lanes[0] + lanes[7];
 }
 
-double measureMultiplyAdd(rt::ThreadPool &pool, rt::CpuIsa isa) {
+} // namespace
+
+double measureFlopsPerSecond(rt::ThreadPool &pool, rt::CpuIsa isa) {
   constexpr int64_t kIterations = 1'000'000;
   const bool wide = isa == rt::CpuIsa::Avx512;
   std::atomic<float> sink = 0;
@@ -109,8 +109,6 @@ double measureMultiplyAdd(rt::ThreadPool &pool, rt::CpuIsa isa) {
   return 2.0 * (wide ? 16 : 8) * kChains * kIterations * pool.threads() / best;
 }
 
-} // namespace
-
 Result<Roofs> measureRoofs(int threads) {
   Result<rt::CpuIsa> isa = rt::detectCpuIsa();
   if (!isa.isOk())
@@ -119,7 +117,7 @@ Result<Roofs> measureRoofs(int threads) {
   Result<double> triad = measureTriad(pool);
   if (!triad.isOk())
     return triad.status();
-  return Roofs{*triad, measureMultiplyAdd(pool, *isa)};
+  return Roofs{*triad, measureFlopsPerSecond(pool, *isa)};
 }
 
 } // namespace tapeout::bench

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "runtime/base/Status.h"
+#include "runtime/device/cpu/CpuIsa.h"
+#include "runtime/device/cpu/ThreadPool.h"
 
 namespace tapeout::bench {
 
@@ -11,6 +13,9 @@ struct Roofs {
   /// Fused multiply-adds of f32 in registers, two operations each, in the widest instruction set there is.
   double flopsPerSecond = 0;
 };
+
+/// Fused multiply-adds of f32 in registers on all threads of the pool; takes about half a second.
+double measureFlopsPerSecond(rt::ThreadPool &pool, rt::CpuIsa isa);
 
 /// Takes about a second. `threads` 0: as many as this process may use. Unavailable without memory or AVX2.
 Result<Roofs> measureRoofs(int threads);

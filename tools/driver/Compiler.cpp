@@ -66,18 +66,10 @@ public:
     std::string text;
     llvm::raw_string_ostream(text) << *op;
     if (status_.isOk())
-      status_ = write(fmt::format("{}/{:02}-{}.mlir", folder_, count_++, pass->getArgument().str()), text);
+      status_ = writeFile(fmt::format("{}/{:02}-{}.mlir", folder_, count_++, pass->getArgument().str()), text);
   }
 
 private:
-  static Status write(const std::string &path, const std::string &text) {
-    Result<AtomicFile> file = AtomicFile::create(path);
-    if (!file.isOk())
-      return file.status();
-    TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
-    return file->commit();
-  }
-
   std::string folder_;
   Status &status_; ///< of the first file that could not be written
   int count_ = 0;

@@ -66,19 +66,6 @@ Status benchExecutables(const BenchArguments &arguments) {
   return bench::compare(bench::subjectsOf(paths), arguments.bench);
 }
 
-Status compileInto(const CompileArguments &arguments, const std::string &output) {
-  Result<CompileInput> input = arguments.load();
-  if (!input.isOk())
-    return input.status();
-  Result<std::string> runner = findRunner();
-  if (!runner.isOk())
-    return runner.status();
-  driver::Compilation compilation(input->graph, input->options);
-  TAPEOUT_RETURN_IF_ERROR(compilation.import());
-  TAPEOUT_RETURN_IF_ERROR(compilation.runPasses());
-  return compilation.writeExecutable(*runner, arguments.model, output);
-}
-
 Status benchFusion(const BenchArguments &arguments) {
   if (arguments.compile.noFusion)
     return Status::error(ExitCode::Usage, "--no-fusion: bench compiles the model with and without fusion; leave the option out");
@@ -92,7 +79,8 @@ Status benchFusion(const BenchArguments &arguments) {
     compile.noFusion = &subject == &subjects.front();
     if (!compile.saveIr.empty())
       compile.saveIr += compile.noFusion ? "/fusion-off" : "/fusion-on";
-    TAPEOUT_RETURN_IF_ERROR(compileInto(compile, subject.path));
+    if (Result<CompileSummary> summary = compileTo(compile, subject.path); !summary.isOk())
+      return summary.status();
   }
   return bench::compare(subjects, arguments.bench);
 }

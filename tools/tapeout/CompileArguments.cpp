@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 
@@ -153,6 +154,9 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   return result;
 }
 
+namespace {
+
+/// The runner that every executable starts from: it lies beside tapeout.
 Result<std::string> findRunner() {
   std::error_code error;
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -161,6 +165,29 @@ Result<std::string> findRunner() {
     return Status::error(ExitCode::MissingInput, fmt::format("cannot find {}, which every executable starts from; build it or put it "
                                                              "beside the tapeout binary", runner.string()));
   return runner.string();
+}
+
+} // namespace
+
+Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output) {
+  auto start = std::chrono::steady_clock::now();
+  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  Result<CompileInput> input = arguments.load();
+  if (!input.isOk())
+    return input.status();
+  Result<std::string> runner = findRunner();
+  if (!runner.isOk())
+    return runner.status();
+  driver::Compilation compilation(input->graph, input->options);
+  TAPEOUT_RETURN_IF_ERROR(compilation.import());
+  TAPEOUT_RETURN_IF_ERROR(compilation.runPasses());
+  CompileSummary summary{.batch = input->options.batch, .passSeconds = seconds()};
+  TAPEOUT_RETURN_IF_ERROR(compilation.writeExecutable(*runner, arguments.model, output));
+  summary.kernelSeconds = seconds() - summary.passSeconds;
+  auto bytes = [&](const char *name) { return compilation.module()->getAttrOfType<mlir::IntegerAttr>(name).getInt(); };
+  summary.persistentBytes = bytes("plan.persistent_bytes");
+  summary.arenaBytes = bytes("plan.arena_bytes");
+  return summary;
 }
 
 } // namespace tapeout::cli

@@ -42,7 +42,14 @@ private:
   Result<driver::CompileOptions> options(const frontend::Graph &graph) const;
 };
 
-/// The runner that every executable starts from: it lies beside tapeout.
-Result<std::string> findRunner();
+/// What a finished compile can tell about itself.
+struct CompileSummary {
+  int64_t batch = 0;
+  double passSeconds = 0, kernelSeconds = 0;
+  int64_t persistentBytes = 0; ///< parameters and state
+  int64_t arenaBytes = 0;      ///< activations
+};
+/// Compiles the model file into a training executable.
+Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output);
 
 } // namespace tapeout::cli

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 
 namespace tapeout::cli {
@@ -13,27 +12,15 @@ namespace tapeout::cli {
 namespace {
 
 Status compile(const CompileArguments &arguments, const std::string &output) {
-  auto start = std::chrono::steady_clock::now();
-  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   TAPEOUT_RETURN_IF_ERROR(arguments.checkOutput(output));
-  Result<CompileInput> input = arguments.load();
-  if (!input.isOk())
-    return input.status();
-  Result<std::string> runner = findRunner();
-  if (!runner.isOk())
-    return runner.status();
-
-  driver::Compilation compilation(input->graph, input->options);
-  TAPEOUT_RETURN_IF_ERROR(compilation.import());
-  TAPEOUT_RETURN_IF_ERROR(compilation.runPasses());
-  double passSeconds = seconds();
-  TAPEOUT_RETURN_IF_ERROR(compilation.writeExecutable(*runner, arguments.model, output));
-  auto bytes = [&](const char *name) {
-    return compilation.module()->getAttrOfType<mlir::IntegerAttr>(name).getInt() / double(1 << 20);
-  };
-  fmt::print("{}: for {}, batch {}; passes {:.2f} s, kernels {:.2f} s; memory {:.1f} MiB parameters and state, {:.1f} MiB activations\n",
-             output, arguments.target, input->options.batch, passSeconds, seconds() - passSeconds, bytes("plan.persistent_bytes"),
-             bytes("plan.arena_bytes"));
+  Result<CompileSummary> summary = compileTo(arguments, output);
+  if (!summary.isOk())
+    return summary.status();
+  auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  fmt::print("{}: for {}, batch {}; passes {:.2f} s, kernels {:.2f} s; memory {:.1f} MiB parameters and state, {:.1f} MiB "
+             "activations\n",
+             output, arguments.target, summary->batch, summary->passSeconds, summary->kernelSeconds,
+             mebibytes(summary->persistentBytes), mebibytes(summary->arenaBytes));
   return Status::ok();
 }
 

@@ -42,11 +42,7 @@ Status writeOutput(const std::string &text, const std::string &output) {
     bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
     return written ? Status::ok() : Status::error(ExitCode::WriteFailed, "cannot write to the standard output");
   }
-  Result<AtomicFile> file = AtomicFile::create(output);
-  if (!file.isOk())
-    return file.status();
-  TAPEOUT_RETURN_IF_ERROR(file->write(text.data(), text.size()));
-  return file->commit();
+  return writeFile(output, text);
 }
 
 Status inspectModel(const InspectArguments &arguments) {

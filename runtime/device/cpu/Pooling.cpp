@@ -57,10 +57,6 @@ template <typename Body> void withStride(int64_t stride, const Body &body) {
     body(stride);
 }
 
-} // namespace
-
-namespace {
-
 /// The maximum of one output row after another; all windows of a row see the same rows of the input.
 template <int64_t Stride> class MaximumRows { // Stride 0: not known here
 public:

@@ -1,44 +1,16 @@
 // Speed of the matrix product at the shapes of training: GemmBench --benchmark_repetitions=9 prints medians.
 // `peak` is the share of what one thread reaches with multiply-adds on registers alone, times the threads.
 #include "runtime/device/cpu/Gemm.h"
+#include "tools/bench/Roofs.h"
 
 #include <benchmark/benchmark.h>
-#include <immintrin.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 namespace tapeout::rt {
 namespace {
-
-/// Operations per second (a multiply-add counts two) of 12 independent chains, enough to hide their latency.
-#define MEASURE_PEAK(isa, features, Vector, zero, multiplyAdd)                                                         \
-  __attribute__((target(features), noinline)) double measure##isa(int64_t rounds) {                                    \
-    Vector sums[12], x = zero();                                                                                       \
-    for (Vector &sum : sums)                                                                                           \
-      sum = zero();                                                                                                    \
-    auto start = std::chrono::steady_clock::now();                                                                     \
-    for (int64_t round = 0; round < rounds; ++round) {                                                                 \
-      _Pragma("GCC unroll 16") for (int i = 0; i < 12; ++i) sums[i] = multiplyAdd(x, x, sums[i]);                      \
-      asm volatile("" : "+v"(x));                                                                                      \
-    }                                                                                                                  \
-    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;                                  \
-    for (Vector &sum : sums)                                                                                           \
-      benchmark::DoNotOptimize(sum);                                                                                   \
-    return 12.0 * 2 * sizeof(Vector) / sizeof(float) * rounds / seconds.count();                                       \
-  }
-MEASURE_PEAK(Avx2, "avx2,fma", __m256, _mm256_setzero_ps, _mm256_fmadd_ps)
-MEASURE_PEAK(Avx512, "avx512f", __m512, _mm512_setzero_ps, _mm512_fmadd_ps)
-
-double peakOf(CpuIsa isa) {
-  double best = 0;
-  for (int i = 0; i < 200; ++i)
-    best = std::max(best, isa == CpuIsa::Avx512 ? measureAvx512(4000) : measureAvx2(4000));
-  return best;
-}
 
 GemmProblem plain(int64_t m, int64_t n, int64_t k, bool aTransposed, bool bTransposed) {
   GemmProblem problem;
@@ -141,8 +113,9 @@ int main(int argc, char **argv) {
   std::vector<CpuIsa> isas = {CpuIsa::Avx2};
   if (*detected == CpuIsa::Avx512)
     isas.push_back(CpuIsa::Avx512);
+  ThreadPool oneThread(1);
   for (CpuIsa isa : isas) {
-    double peak = peakOf(isa);
+    double peak = bench::measureFlopsPerSecond(oneThread, isa);
     const char *isaName = isa == CpuIsa::Avx512 ? "avx512" : "avx2";
     std::printf("%s: one thread reaches %.1f GFLOP/s on registers\n", isaName, peak / 1e9);
     for (const Shape &shape : shapes())
