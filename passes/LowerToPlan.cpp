@@ -1,8 +1,8 @@
 // tape-lower-to-plan: values become memory slots, ops become instructions.
 //
 //   1. arguments become persistent slots, shared by all programs that name them alike;
-//   2. every other value gets a slot, but for what products read or write in place (ir/tape/Strided.h). An updated
-//      parameter or state is written in place where nothing reads the old value later; a metric has an output slot; the
+//   2. every other value gets a slot (SlotAssignment.h), but for what products read or write in place (ir/tape/Strided.h).
+//      An updated parameter or state is written in place where nothing reads the old value later; a metric has an output slot; the
 //      rest is transient (arena), and an elementwise result takes over the slot of an operand that dies;
 //   3. fusion groups become launches of outlined kernels (equal kernels are one), products, convolutions and
 //      poolings become calls of the runtime;
@@ -12,18 +12,13 @@
 #include "passes/KernelTraffic.h"
 #include "passes/Passes.h"
 #include "passes/PlanTables.h"
+#include "passes/SlotAssignment.h"
 
 #include "ir/plan/Plan.h"
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
-#include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/Strided.h"
-
-#include "mlir/Analysis/SliceAnalysis.h"
-
-#include "llvm/ADT/DenseSet.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -33,58 +28,12 @@ namespace tapeout {
 
 namespace {
 
-/// Whether an op of a fusion for many tensors belongs to the tensor of this result: it lies behind what gives the results of
-/// the tensor before, and not behind its own.
-bool isOfSameTensor(Operation *op, OpResult result, tape::FusionOp fusion) {
-  auto yielded = fusion.getBody().front().getTerminator()->getOperands();
-  unsigned resultsOfOne = fusion.getNumResults() / fusion.getTensors();
-  unsigned first = result.getResultNumber() / resultsOfOne * resultsOfOne;
-  auto isBehind = [&](Value value) { return value.getDefiningOp() && value.getDefiningOp()->isBeforeInBlock(op); };
-  return (first == 0 || llvm::all_of(yielded.slice(first - resultsOfOne, resultsOfOne), isBehind)) &&
-         !llvm::all_of(yielded.slice(first, resultsOfOne), isBehind);
-}
-
-/// Whether a result with as many elements may be written over operand `number`: the kernel needs of it only the element it
-/// is computing, or its row, which it has read before it writes there.
-bool mayOverwrite(OpResult result, unsigned number) {
-  auto fusion = dyn_cast<tape::FusionOp>(result.getOwner());
-  if (!fusion || tape::productOf(fusion)) // writes its first result before the rest reads anything
-    return false;
-  Block &body = fusion.getBody().front();
-  if (fusion.getTensors() > 1) // the tensors are computed in any order
-    for (Operation *user : body.getArgument(number).getUsers())
-      if (!isOfSameTensor(user, result, fusion))
-        return false;
-  llvm::DenseSet<Value> elements{body.getArgument(number)}, rows; // what depends on it, element by element and row by row
-  llvm::SetVector<Operation *> dependent;
-  getForwardSlice(body.getArgument(number), &dependent);
-  for (Operation *op : dependent) {
-    if (op == body.getTerminator())
-      continue;
-    bool ofElements = llvm::any_of(op->getOperands(), [&](Value operand) { return elements.contains(operand); });
-    bool ofRows = llvm::any_of(op->getOperands(), [&](Value operand) { return rows.contains(operand); });
-    auto reduce = dyn_cast<tape::ReduceOp>(op);
-    bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
-    if (ofElements && !elementwise && !isa<tape::ReshapeOp>(op) && !(reduce && tape::reducesRows(reduce)))
-      return false;
-    if (ofRows && !elementwise && !isa<tape::AccessOpInterface>(op))
-      return false;
-    (reduce || !ofElements ? rows : elements).insert(op->result_begin(), op->result_end());
-  }
-  return true;
-}
-
 class ProgramLowering {
 public:
-  ProgramLowering(func::FuncOp func, PlanTables &tables) : func_(func), tables_(tables), builder_(func.getContext()) {
-    for (auto [i, op] : llvm::enumerate(func.getBody().front()))
-      order_[&op] = i;
-  }
+  ProgramLowering(func::FuncOp func, PlanTables &tables)
+      : func_(func), tables_(tables), slots_(func, tables), builder_(func.getContext()) {}
 
   void lower() {
-    for (unsigned i = 0; i < func_.getNumArguments(); ++i)
-      slots_[func_.getArgument(i)] = tables_.persistentSlot(func_, i);
-    chooseResultSlots();
     createProgram();
     Block &body = func_.getBody().front();
     for (Operation &op : body.without_terminator())
@@ -93,103 +42,24 @@ public:
   }
 
 private:
-  // Results that may be produced right where the return wants them.
-  void chooseResultSlots() {
-    Operation *terminator = func_.getBody().front().getTerminator();
-    for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-      Value target;
-      bool direct = isComputed(value.getDefiningOp()) && !slots_.contains(value);
-      if (auto updates = dyn_cast_or_null<IntegerAttr>(func_.getResultAttr(i, tape::kUpdatesAttr))) {
-        BlockArgument argument = func_.getArgument(updates.getInt());
-        target = slots_[argument];
-        direct = direct && canOverwrite(argument, cast<OpResult>(value));
-      } else {
-        StringRef name = resultAttr(func_, i, tape::kNameAttr);
-        std::string slotName = (func_.getName() + "/" + (name.empty() ? "result" + std::to_string(i) : name.str())).str();
-        target = tables_.createSlot("output", slotName, value.getType(), value.getLoc());
-        outputs_.push_back(target);
-        outputNames_.push_back(name.empty() ? builder_.getStringAttr("result" + std::to_string(i)) : builder_.getStringAttr(name));
-      }
-      targets_.push_back(target);
-      if (direct)
-        slots_[value] = target;
-    }
-  }
-
-  static bool isComputed(Operation *op) { return op && (isa<tape::FusionOp>(op) || tape::isLibraryCall(op)); }
-
-  /// Every reader of the argument's old value comes before the new one, or computes it and reads only what it overwrites.
-  bool canOverwrite(Value argument, OpResult result) {
-    Operation *writer = result.getOwner();
-    for (OpOperand &use : argument.getUses()) {
-      Operation *user = use.getOwner();
-      if (isElided(user) && !canOverwrite(user->getResult(0), result))
-        return false;
-      if (order_[user] > order_[writer] || (user == writer && !mayOverwrite(result, use.getOperandNumber())))
-        return false;
-    }
-    return true;
-  }
-
-  /// Results take the memory of operands that nobody needs any more.
-  void chooseOverwritten(tape::FusionOp fusion) {
-    llvm::DenseSet<Value> taken;
-    for (Value result : fusion.getResults()) {
-      if (slots_.contains(result))
-        continue;
-      for (OpOperand &operand : fusion->getOpOperands()) {
-        Value slot = slots_.lookup(operand.get()); // none: a product reads it through its strides
-        bool once = slot && llvm::count_if(fusion.getOperands(), [&](Value other) { return slots_.lookup(other) == slot; }) == 1;
-        bool fits = once && tape::elementCount(operand.get().getType()) == tape::elementCount(result.getType()) &&
-                    tape::elementOf(operand.get()) == tape::elementOf(result);
-        if (fits && slot.getDefiningOp<plan::SlotOp>().getKind() == "arena" && lastUses_[slot] == &*fusion &&
-            mayOverwrite(cast<OpResult>(result), operand.getOperandNumber()) && taken.insert(slot).second) {
-          slots_[result] = slot;
-          noteLastUse(result, slot);
-          break;
-        }
-      }
-    }
-  }
-
-  /// Of a value in a slot, and of what is read through it.
-  void noteLastUse(Value value, Value slot) {
-    for (Operation *user : value.getUsers()) {
-      Operation *&last = lastUses_[slot];
-      if (!last || order_[user] > order_[last])
-        last = user;
-      if (isElided(user)) // the same memory
-        noteLastUse(user->getResult(0), slot);
-    }
-  }
-
   void createProgram() {
     SmallVector<Value> inputs;
     SmallVector<Attribute> inputNames;
     for (unsigned i : argumentsWithRole(func_, tape::kRoleInput)) {
-      inputs.push_back(slots_[func_.getArgument(i)]);
+      inputs.push_back(slots_.slotOf(func_.getArgument(i)));
       inputNames.push_back(builder_.getStringAttr(argumentAttr(func_, i, tape::kNameAttr)));
     }
     builder_.setInsertionPointToEnd(func_->getBlock());
-    auto program = builder_.create<plan::ProgramOp>(func_.getLoc(), func_.getName(), inputs, outputs_,
-                                                    builder_.getArrayAttr(inputNames), builder_.getArrayAttr(outputNames_));
+    auto program = builder_.create<plan::ProgramOp>(func_.getLoc(), func_.getName(), inputs, slots_.outputs(),
+                                                    builder_.getArrayAttr(inputNames), builder_.getArrayAttr(slots_.outputNames()));
     builder_.setInsertionPointToStart(&program.getBody().emplaceBlock());
-  }
-
-  Value slotFor(Value value) {
-    Value &slot = slots_[value];
-    if (!slot) {
-      slot = tables_.createSlot("arena", tape::layerName(value.getLoc()), value.getType(), value.getLoc());
-      noteLastUse(value, slot);
-    }
-    return slot;
   }
 
   void lowerOp(Operation &op) {
     if (isElided(&op)) {
-      Value slot = slots_.lookup(op.getOperand(0));
+      Value slot = slots_.slotOf(op.getOperand(0));
       if (isa<tape::ReshapeOp>(op) && slot)
-        slots_[op.getResult(0)] = slot;
+        slots_.assign(op.getResult(0), slot);
       return;
     }
     if (auto dot = dyn_cast<tape::DotGeneralOp>(op)) {
@@ -198,11 +68,11 @@ private:
     }
     SmallVector<Value> reads, writes;
     for (Value operand : op.getOperands())
-      reads.push_back(slots_[operand]);
+      reads.push_back(slots_.slotOf(operand));
     if (auto fusion = dyn_cast<tape::FusionOp>(op))
-      chooseOverwritten(fusion);
+      slots_.chooseOverwritten(fusion);
     for (Value result : op.getResults())
-      writes.push_back(slotFor(result));
+      writes.push_back(slots_.slotFor(result));
     if (auto window = dyn_cast<tape::WindowOpInterface>(op)) {
       auto cost = cast<tape::CostModelOpInterface>(op);
       describe(createWindow(window, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
@@ -228,7 +98,7 @@ private:
   Operation *createMatmulWithEpilogue(tape::FusionOp fusion, tape::DotGeneralOp product, ArrayRef<Value> slots, ValueRange writes) {
     Block &body = fusion.getBody().front();
     auto outside = [&](Value argument) { return fusion.getOperand(cast<BlockArgument>(argument).getArgNumber()); };
-    slots_[product.getResult()] = writes.front();
+    slots_.assign(product.getResult(), writes.front());
     plan::MatmulOp matmul = createMatmul(product, outside(product.getLhs()), outside(product.getRhs()));
     SmallVector<Value> reads(matmul.getReads());
     auto columns = builder_.getI64IntegerAttr(matmul.getSizes()[1]);
@@ -259,7 +129,7 @@ private:
     for (const auto &dimension : matmul.batch)
       batch.append({dimension.extent, dimension.lhs, dimension.rhs, dimension.result});
     return builder_.create<plan::MatmulOp>(
-        op.getLoc(), ValueRange{slots_[product.lhs.base], slots_[product.rhs.base]}, ValueRange{slotFor(product.result.base)},
+        op.getLoc(), ValueRange{slots_.slotOf(product.lhs.base), slots_.slotOf(product.rhs.base)}, ValueRange{slots_.slotFor(product.result.base)},
         ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
         batch, llvm::all_equal(offsets) && offsets[0] == 0 ? DenseI64ArrayAttr() : builder_.getDenseI64ArrayAttr(offsets),
@@ -270,16 +140,16 @@ private:
   /// the new ones of others (a swap) are put aside before any argument changes.
   void copyResults(Operation *terminator) {
     SmallVector<std::tuple<Value, Value, Value>> updates; // value, from, to
-    for (auto [value, target] : llvm::zip(terminator->getOperands(), targets_)) {
-      if (slots_[value] == target)
+    for (auto [value, target] : llvm::zip(terminator->getOperands(), slots_.targets())) {
+      if (slots_.slotOf(value) == target)
         continue;
-      if (llvm::is_contained(outputs_, target))
-        copy(value, slots_[value], target);
+      if (llvm::is_contained(slots_.outputs(), target))
+        copy(value, slots_.slotOf(value), target);
       else
-        updates.push_back({value, slots_[value], target});
+        updates.push_back({value, slots_.slotOf(value), target});
     }
     for (auto &[value, from, to] : updates)
-      if (llvm::is_contained(targets_, from)) {
+      if (llvm::is_contained(slots_.targets(), from)) {
         Value aside = tables_.createSlot("arena", tape::layerName(value.getLoc()), value.getType(), value.getLoc());
         copy(value, from, aside);
         from = aside;
@@ -295,12 +165,8 @@ private:
 
   func::FuncOp func_;
   PlanTables &tables_;
+  SlotAssignment slots_;
   OpBuilder builder_;
-  llvm::DenseMap<Operation *, unsigned> order_;
-  llvm::DenseMap<Value, Value> slots_;
-  llvm::DenseMap<Value, Operation *> lastUses_; // of each arena slot
-  SmallVector<Value> targets_, outputs_;
-  SmallVector<Attribute> outputNames_;
 };
 
 struct LowerToPlan : impl::LowerToPlanBase<LowerToPlan> {
