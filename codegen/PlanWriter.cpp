@@ -200,6 +200,9 @@ private:
       out.b_offset = (*offsets)[1];
       out.c_offset = (*offsets)[2];
     }
+    StringRef triangle = matmul.getTriangle().value_or("");
+    out.triangle = triangle == "result" ? plan::Triangle::Result : triangle == "lhs" ? plan::Triangle::A
+                   : triangle.empty() ? plan::Triangle::None : plan::Triangle::ATransposed;
     out.m = sizes[0];
     out.n = sizes[1];
     out.k = sizes[2];

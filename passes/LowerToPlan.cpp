@@ -133,7 +133,7 @@ private:
         ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
         batch, llvm::all_equal(offsets) && offsets[0] == 0 ? DenseI64ArrayAttr() : builder_.getDenseI64ArrayAttr(offsets),
-        FlatSymbolRefAttr());
+        FlatSymbolRefAttr(), matmul.triangle.empty() ? StringAttr() : builder_.getStringAttr(matmul.triangle));
   }
 
   /// What is not where the return wants it. Outputs first: they may be old values of arguments. Old values that become

@@ -28,6 +28,7 @@ inline GemmProblem toGemmProblem(const plan::Matmul &matmul) {
     problem.batch[i] = {from.extent(), from.a_stride(), from.b_stride(), from.c_stride()};
   }
   problem.accumulate = matmul.accumulate();
+  problem.triangle = static_cast<GemmTriangle>(matmul.triangle());
   return problem;
 }
 

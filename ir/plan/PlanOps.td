@@ -74,13 +74,14 @@ def MatmulOp : Plan_Instruction<"matmul"> {
   let summary = "Strided batched product; see table Matmul of runtime/plan.fbs";
   let description = [{`sizes` is m, n, k; `strides` is a row, a column, b row, b column, c row, c column;
     `batch` holds extent, a stride, b stride, c stride for each batch dimension; `offsets` where a, b and c begin in
-    their slots, in elements. Reads are a, b; c is the first write. The
+    their slots, in elements. `triangle` as in tape.dot_general. Reads are a, b; c is the first write. The
     kernel `epilogue` runs on each finished piece of c. Its arguments are c, the other reads, and all writes.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch,
-                       OptionalAttr<DenseI64ArrayAttr>:$offsets, OptionalAttr<FlatSymbolRefAttr>:$epilogue);
+                       OptionalAttr<DenseI64ArrayAttr>:$offsets, OptionalAttr<FlatSymbolRefAttr>:$epilogue,
+                       OptionalAttr<StrAttr>:$triangle);
   let assemblyFormat = [{`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch
-                         (`offsets` $offsets^)? (`epilogue` $epilogue^)? attr-dict}];
+                         (`offsets` $offsets^)? (`epilogue` $epilogue^)? (`triangle` $triangle^)? attr-dict}];
 }
 def WindowOp : Plan_Instruction<"window"> {
   let summary = "Slides a window over planes: convolution or pooling; see table Window of runtime/plan.fbs";

@@ -32,7 +32,7 @@ public:
   Value value() { return repeated(op_.getValue()); }
 
   Value maskedScores(Value key) {
-    Value scores = t.mul(perHead(op_.getQuery(), key, 3, 3), op_.getScale().convertToDouble());
+    Value scores = t.mul(perHead(op_.getQuery(), key), op_.getScale().convertToDouble());
     if (!op_.getCausal())
       return scores;
     ArrayRef<int64_t> shape = shapeOf(scores);
@@ -40,14 +40,15 @@ public:
     Value hidden = t.constantLike(scores, -std::numeric_limits<double>::infinity());
     return t.select(t.broadcast(visible, shape, {2, 3}), scores, hidden);
   }
-  // a [batch, tokens, heads, size] with b alike: [batch, heads, a's free, b's free], contracting one dimension of each.
-  Value perHead(Value a, Value b, int64_t aContract, int64_t bContract) {
-    return t.dot(a, b, {0, 2}, {0, 2}, {aContract}, {bContract});
+  // a and b [batch, tokens, heads, size]: [batch, heads, a's tokens, b's tokens]. What a causal mask hides is not used.
+  Value perHead(Value a, Value b) {
+    return t.dot(a, b, {0, 2}, {0, 2}, {3}, {3}, op_.getCausal() ? "result" : "");
   }
   // scores [batch, heads, q, k] with b [batch, tokens, heads, size], contracting the given scores dimension with b's
-  // tokens: [batch, tokens, heads, size].
+  // tokens: [batch, tokens, heads, size]. Hidden scores are zero.
   Value weighted(Value scores, Value b, int64_t contract) {
-    return t.transpose(t.dot(scores, b, {0, 1}, {0, 2}, {contract}, {1}), {0, 2, 1, 3});
+    StringRef triangle = !op_.getCausal() ? "" : contract == 3 ? "lhs" : "lhs_transposed";
+    return t.transpose(t.dot(scores, b, {0, 1}, {0, 2}, {contract}, {1}, triangle), {0, 2, 1, 3});
   }
   // The gradient of a key head: the sum over its group.
   Value sumOverGroups(Value gradient) {
@@ -162,7 +163,7 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   Value key = d.key(), scores = d.maskedScores(key);
   Value probabilities = t.exp(t.sub(scores, t.broadcastRows(getLse(), scores)));
   Value dValue = d.weighted(d.dropped(probabilities), getGradient(), 2);
-  Value dProbabilities = d.dropped(d.perHead(getGradient(), d.value(), 3, 3));
+  Value dProbabilities = d.dropped(d.perHead(getGradient(), d.value()));
   Value delta = t.transpose(t.reduceLast("sum", t.mul(getGradient(), getOutput())), {0, 2, 1});
   Value dScores = t.mul(probabilities, t.sub(dProbabilities, t.broadcastRows(delta, scores)));
   dScores = t.mul(dScores, getScale().convertToDouble());

@@ -106,7 +106,10 @@ uint64_t DotGeneralOp::getFlops() {
   uint64_t flops = 2 * elementCount(getResult().getType());
   for (int64_t d : getLhsContract())
     flops *= shapeOf(getLhs())[d];
-  return flops;
+  if (!getTriangle())
+    return flops;
+  uint64_t tokens = *getTriangle() == "result" ? shapeOf(getResult()).back() : shapeOf(getLhs())[getLhsContract().back()];
+  return flops / (2 * tokens) * (tokens + 1);
 }
 
 namespace {
@@ -178,7 +181,10 @@ std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op, Ints lhsStrides, I
   FreeDimensions n = splitFree(pick(rhs, rhsFree), pick(rhsStrides, rhsFree), result.drop_front(batches + lhsFree.size()));
 
   StridedMatmul matmul{m.operand.extent, n.operand.extent, lhsK->extent,   m.operand.stride, lhsK->stride,
-                       rhsK->stride,     n.operand.stride, m.resultStride, n.resultStride,   {}};
+                       rhsK->stride,     n.operand.stride, m.resultStride, n.resultStride,   {}, {}};
+  StringRef triangle = op.getTriangle().value_or("");
+  if (!triangle.empty() && matmul.m == (triangle == "result" ? matmul.n : matmul.k))
+    matmul.triangle = triangle;
   for (size_t i = 0; i < batches; ++i)
     matmul.batch.push_back({lhs[op.getLhsBatch()[i]], lhsStrides[op.getLhsBatch()[i]], rhsStrides[op.getRhsBatch()[i]], result[i]});
   llvm::append_range(matmul.batch, m.outer);

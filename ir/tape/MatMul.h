@@ -18,6 +18,7 @@ struct StridedMatmul {
   int64_t rhsRow, rhsColumn; // of k, of n
   int64_t resultRow, resultColumn;
   llvm::SmallVector<Batch> batch;
+  llvm::StringRef triangle; // DotGeneralOp's, where m, n and k are the dimensions that it speaks of; else empty
 };
 
 /// The product as one strided call over row-major operands; none when its contracted dimensions do not collapse into one

@@ -72,3 +72,19 @@ func.func @global(%x: tensor<4x3x5x6xf32>) -> tensor<4x3x1x1xf32> {
   %0 = tape.avg_pool %x window [5, 6] strides [1, 1] padding [0, 0, 0, 0] : tensor<4x3x5x6xf32>
   return %0 : tensor<4x3x1x1xf32>
 }
+
+// Products of causal attention leave out what the mask hides: scores above the diagonal, and zero probabilities.
+// CHECK-LABEL: func @causal
+func.func @causal(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
+  // CHECK: tape.dot_general %arg0, %arg0 batch [0, 2] x [0, 2] contract [3] x [3] {triangle = "result"}
+  // CHECK: tape.dot_general %{{.*}}, %arg0 batch [0, 1] x [0, 2] contract [3] x [1] {triangle = "lhs"}
+  %0, %1 = tape.attention %q, %q, %q {causal = true, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>
+  return %0 : tensor<2x5x3x4xf32>
+}
+
+// CHECK-LABEL: func @full
+func.func @full(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
+  // CHECK-NOT: triangle
+  %0, %1 = tape.attention %q, %q, %q {causal = false, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>
+  return %0 : tensor<2x5x3x4xf32>
+}

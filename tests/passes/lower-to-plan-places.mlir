@@ -4,7 +4,7 @@
 // products in all, and the copy to the output.
 // CHECK:      plan.program @step
 // CHECK-NEXT: plan.matmul(%[[QKV:.*]], %[[QKV]]) -> (%[[S:.*]]) sizes [5, 5, 4] strides [36, 1, 1, 36, 5, 1] batch [2, 180, 180, 75, 3, 4, 4, 25] offsets [0, 12, 0]
-// CHECK-NEXT: plan.matmul(%[[S]], %[[QKV]]) -> (%[[Y:.*]]) sizes [5, 4, 5] strides [5, 1, 36, 1, 12, 1] batch [2, 75, 180, 60, 3, 25, 4, 4] offsets [0, 24, 0]
+// CHECK-NEXT: plan.matmul(%[[S]], %[[QKV]]) -> (%[[Y:.*]]) sizes [5, 4, 5] strides [5, 1, 36, 1, 12, 1] batch [2, 75, 180, 60, 3, 25, 4, 4] offsets [0, 24, 0] triangle "lhs"
 // CHECK-NEXT: plan.copy(%[[Y]])
 func.func @step(%x: tensor<2x5x36xf32> {tape.role = "input", tape.name = "x"}) -> (tensor<2x5x12xf32> {tape.name = "y"}) {
   %0, %1, %2 = tape.split %x dim 2 into 3 : tensor<2x5x36xf32>
@@ -12,7 +12,7 @@ func.func @step(%x: tensor<2x5x36xf32> {tape.role = "input", tape.name = "x"}) -
   %k = tape.reshape %1 to [2, 5, 3, 4] : tensor<2x5x12xf32>
   %v = tape.reshape %2 to [2, 5, 3, 4] : tensor<2x5x12xf32>
   %s = tape.dot_general %q, %k batch [0, 2] x [0, 2] contract [3] x [3] : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>
-  %o = tape.dot_general %s, %v batch [0, 1] x [0, 2] contract [3] x [1] : tensor<2x3x5x5xf32>, tensor<2x5x3x4xf32>
+  %o = tape.dot_general %s, %v batch [0, 1] x [0, 2] contract [3] x [1] {triangle = "lhs"} : tensor<2x3x5x5xf32>, tensor<2x5x3x4xf32>
   %t = tape.transpose %o by [0, 2, 1, 3] : tensor<2x3x5x4xf32>
   %y = tape.reshape %t to [2, 5, 12] : tensor<2x5x3x4xf32>
   return %y : tensor<2x5x12xf32>

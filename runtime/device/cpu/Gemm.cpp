@@ -3,7 +3,6 @@
 #include "runtime/device/cpu/GemmTile.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <span>
@@ -62,6 +61,13 @@ Status verifyGemm(const GemmProblem &problem) {
     return bad("has " + std::to_string(problem.batchDims) + " batch dimensions where at most " +
                std::to_string(maxGemmBatchDims) + " are possible");
 
+  if (problem.triangle > GemmTriangle::ATransposed)
+    return bad("has an unknown triangle");
+  if (problem.triangle != GemmTriangle::None && problem.m != (problem.triangle == GemmTriangle::Result ? problem.n : problem.k))
+    return bad("has a triangle that is not square");
+  if (problem.triangle == GemmTriangle::Result && problem.accumulate)
+    return bad("adds to a triangle");
+
   using Axes = std::array<Axis, maxGemmBatchDims + 2>;
   Axes a = {{{problem.m, problem.aRowStride}, {problem.k, problem.aColumnStride}}};
   Axes b = {{{problem.k, problem.bRowStride}, {problem.n, problem.bColumnStride}}};
@@ -90,6 +96,7 @@ Result<GemmWorkspace> GemmWorkspace::create(int threads) {
   GemmWorkspace workspace;
   workspace.threads_ = threads;
   int64_t bytes = gemmWorkspaceBytes(threads);
+  workspace.queues_ = TileQueues(threads);
   workspace.memory_.reset(static_cast<float *>(std::aligned_alloc(64, bytes)));
   if (!workspace.memory_)
     return Status::error(ExitCode::Unavailable, "there is no memory for the " + std::to_string(bytes) +
@@ -101,6 +108,28 @@ float *GemmWorkspace::ofThread(int64_t thread) const { return memory_.get() + th
 
 void GemmWorkspace::Free::operator()(float *memory) const { std::free(memory); }
 
+// --- Who computes which tile ---
+
+TileQueues::TileQueues(int threads) : queues_(std::make_unique<Queue[]>(threads)) {}
+
+void TileQueues::deal(int64_t tiles, int64_t queues) {
+  count_ = queues;
+  for (int64_t q = 0; q < queues; ++q) {
+    queues_[q].next.store(tiles * q / queues, std::memory_order_relaxed);
+    queues_[q].end = tiles * (q + 1) / queues;
+  }
+}
+
+std::optional<int64_t> TileQueues::take(int64_t own) {
+  for (int64_t i = 0; i < count_; ++i) {
+    Queue &queue = queues_[(own + i) % count_];
+    int64_t tile = queue.next.fetch_add(1, std::memory_order_relaxed);
+    if (tile < queue.end)
+      return tile;
+  }
+  return std::nullopt;
+}
+
 // --- The product as a list of tiles ---
 
 namespace {
@@ -109,6 +138,8 @@ constexpr int64_t divideUp(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 /// Whether to compute the transpose, c' = b' a', instead: the kernels want the columns of c contiguous, and many.
 bool betterTransposed(const GemmProblem &problem) {
+  if (problem.triangle != GemmTriangle::None) // it speaks of the rows of a
+    return false;
   if (problem.n == 1 || problem.m == 1)
     return problem.n == 1 && problem.m > 1;
   return problem.cColumnStride != 1 && problem.cRowStride == 1;
@@ -143,8 +174,9 @@ constexpr int64_t rowStep = 48;
 constexpr int64_t columnStep = 64;
 constexpr double workPerThread = 1 << 18;
 constexpr int64_t tilesPerThread = 4;
+constexpr int64_t manyRows = 384;
 
-/// The tiles of a product in a fixed order. No element of c depends on how it is cut: only k blocks decide its bits.
+/// The tiles of a product in a fixed order, row by row. No element of c depends on how it is cut: only k blocks decide its bits.
 class Tiling {
 public:
   Tiling(const GemmProblem &problem, int threads)
@@ -155,8 +187,10 @@ public:
     double work = static_cast<double>(batches_) * problem.m * problem.n * problem.k;
     slots_ = static_cast<int64_t>(std::clamp<double>(work / workPerThread, 1, threads));
     while (slots_ > 1 && count() < slots_ * tilesPerThread && (rows_.canHalve() || columns_.canHalve())) {
-      // A cut of the columns copies a twice, a cut of the rows b; copying b costs more where it is transposed.
-      bool preferColumns = problem.bColumnStride != 1 || columns_.length >= rows_.length;
+      // Rows of its own for each thread come first, where they are many: they are in its cache already. Then, a cut of the
+      // columns copies a twice, a cut of the rows b; copying b costs more where it is transposed.
+      bool ownRows = batches_ * rows_.pieces() < slots_ && rows_.length >= manyRows;
+      bool preferColumns = !ownRows && (problem.bColumnStride != 1 || columns_.length >= rows_.length);
       (columns_.canHalve() && (preferColumns || !rows_.canHalve()) ? columns_ : rows_).halve();
     }
     slots_ = std::min(slots_, count());
@@ -167,15 +201,15 @@ public:
 
   /// Of the one matrix of a product without batch dimensions.
   GemmPiece piece(int64_t index) const {
-    int64_t row = index % rows_.pieces() * rows_.length, column = index / rows_.pieces() * columns_.length;
+    int64_t row = index / columns_.pieces() * rows_.length, column = index % columns_.pieces() * columns_.length;
     return {row, std::min(rows_.length, problem_.m - row), column, std::min(columns_.length, problem_.n - column)};
   }
 
   GemmTile tile(int64_t index, const float *a, const float *b, float *c) const {
-    int64_t i = index % rows_.pieces() * rows_.length;
-    index /= rows_.pieces();
     int64_t j = index % columns_.pieces() * columns_.length;
     index /= columns_.pieces();
+    int64_t i = index % rows_.pieces() * rows_.length;
+    index /= rows_.pieces();
     for (int d = problem_.batchDims - 1; d >= 0; --d) {
       const GemmBatchDim &dim = problem_.batch[d];
       int64_t position = index % dim.extent;
@@ -198,6 +232,9 @@ public:
     tile.cRowStride = problem_.cRowStride;
     tile.cColumnStride = problem_.cColumnStride;
     tile.accumulate = problem_.accumulate;
+    tile.triangle = problem_.triangle;
+    tile.firstRow = i;
+    tile.firstColumn = j;
     return tile;
   }
 
@@ -217,19 +254,20 @@ void gemm(const GemmProblem &given, const float *a, const float *b, float *c, Cp
     transpose(problem, a, b);
 
   Tiling tiling(problem, std::min(pool.threads(), workspace.threads()));
-  std::atomic<int64_t> nextTile = 0;
-  auto runTiles = [&](int64_t firstSlot, int64_t) {
-    float *memory = workspace.ofThread(firstSlot);
-    for (int64_t index; (index = nextTile.fetch_add(1, std::memory_order_relaxed)) < tiling.count();) {
-      GemmTile tile = tiling.tile(index, a, b, c);
-      tile.packedA = memory;
-      tile.packedB = memory + packedAFloats;
-      isa == CpuIsa::Avx512 ? gemmTileAvx512(tile) : gemmTileAvx2(tile);
-      if (finish)
-        finish(tiling.piece(index));
-    }
+  auto runTile = [&](int64_t index, float *memory) {
+    GemmTile tile = tiling.tile(index, a, b, c);
+    tile.packedA = memory;
+    tile.packedB = memory + packedAFloats;
+    isa == CpuIsa::Avx512 ? gemmTileAvx512(tile) : gemmTileAvx2(tile);
+    if (finish)
+      finish(tiling.piece(index));
   };
-  pool.parallelFor(tiling.slots(), 1, runTiles);
+  TileQueues &queues = workspace.queues();
+  queues.deal(tiling.count(), tiling.slots());
+  pool.parallelFor(tiling.slots(), 1, [&](int64_t slot, int64_t) {
+    while (std::optional<int64_t> index = queues.take(slot))
+      runTile(*index, workspace.ofThread(slot));
+  });
 }
 
 } // namespace tapeout::rt

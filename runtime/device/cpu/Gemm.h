@@ -10,11 +10,14 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/device/cpu/CpuIsa.h"
+#include "runtime/device/cpu/GemmTriangle.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace tapeout::rt {
 
@@ -36,14 +39,36 @@ struct GemmProblem {
   int batchDims = 0;
   std::array<GemmBatchDim, maxGemmBatchDims> batch = {}; // the first batchDims are used
   bool accumulate = false;                               // add to c instead of overwriting it
+  GemmTriangle triangle = GemmTriangle::None;
 };
 
-/// BadData if an extent is below 1, a stride is negative, two elements of c share an address, or an offset overflows.
+/// BadData if an extent is below 1, a stride is negative, a triangle is not square or added to, two elements of c share an address, or an offset overflows.
 /// Does not know the sizes of the buffers: the caller checks that gemm's largest offsets lie inside.
 Status verifyGemm(const GemmProblem &problem);
 
-/// Bytes that a GemmWorkspace for this many threads holds: less than 1 MiB for each.
+/// Bytes that a GemmWorkspace for this many threads holds: at most 1 MiB for each.
 int64_t gemmWorkspaceBytes(int threads);
+
+/// Deals the tiles of a product to threads: each takes those of its own range first, then what others have left. Ranges
+/// are rows of c: what a thread has written is then in its cache when the next product or kernel reads it.
+class TileQueues {
+public:
+  explicit TileQueues(int threads);
+  TileQueues() = default;
+
+  /// Before the threads start. tiles >= queues, queues at most the number of threads.
+  void deal(int64_t tiles, int64_t queues);
+  /// The next tile for the thread of queue `own`, none when all are taken.
+  std::optional<int64_t> take(int64_t own);
+
+private:
+  struct alignas(64) Queue {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
+  };
+  std::unique_ptr<Queue[]> queues_;
+  int64_t count_ = 0;
+};
 
 /// The buffers into which gemm copies blocks of its operands, one part per thread. Serves one gemm at a time.
 class GemmWorkspace {
@@ -53,6 +78,7 @@ public:
 
   int threads() const { return threads_; }
   float *ofThread(int64_t thread) const;
+  TileQueues &queues() { return queues_; }
 
 private:
   struct Free {
@@ -60,6 +86,7 @@ private:
   };
   int threads_ = 0;
   std::unique_ptr<float, Free> memory_;
+  TileQueues queues_;
 };
 
 /// A part of c, in rows and columns; columns begin at a multiple of 64.

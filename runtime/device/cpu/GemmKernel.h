@@ -180,6 +180,7 @@ public:
   }
 
 private:
+  static constexpr int64_t tilesOfPack = maxPackedRows / Isa::rowsOfTwo;
   struct Panel {
     int64_t vectors, columns;
   };
@@ -197,7 +198,8 @@ private:
     const float *b = tile_.b + p * tile_.bRowStride;
     if (packB_) {
       float *packed = tile_.packedB;
-      for (int64_t j = begin; j < end;) {
+      int64_t needed = columnsNeeded(tile_.rows);
+      for (int64_t j = begin; j < end && j < needed;) {
         Panel panel = panelAt(j, end);
         int64_t width = panel.vectors * Isa::width;
         copyBlock(b + j * tile_.bColumnStride, tile_.bRowStride, tile_.bColumnStride, depth, panel.columns, packed,
@@ -208,37 +210,93 @@ private:
     }
     for (int64_t rowTile = 0; rowTile < rowTiles_; ++rowTile) {
       int64_t i = firstRow(rowTile), rows = firstRow(rowTile + 1) - i;
+      if (packA_ && rowTile % tilesOfPack == 0)
+        packRows(rowTile, p, depth);
+      Range used = usedDepth(i, rows, p, depth);
+      if (used.begin >= used.end)
+        continue;
       Micro<Isa> call;
-      call.k = depth;
-      call.add = p > 0 || tile_.accumulate;
-      placeA(call, i, rows, p);
+      call.k = used.end - used.begin;
+      call.add = tile_.accumulate || hasEarlierBlock(i, p);
+      placeA(call, rowTile, p);
+      call.a += used.begin * call.aColumnStride;
+      int64_t neededColumns = columnsNeeded(i + rows);
       const float *packed = tile_.packedB;
       for (int64_t j = begin; j < end;) {
         Panel panel = panelAt(j, end);
         call.b = packB_ ? packed : b + j * tile_.bColumnStride;
         call.bRowStride = packB_ ? panel.vectors * Isa::width : tile_.bRowStride;
+        call.b += used.begin * call.bRowStride;
         packed += depth * panel.vectors * Isa::width;
-        runPanel(call, i, rows, j, panel);
+        runNeeded(call, i, rows, j, panel, neededColumns - j);
         j += panel.columns;
       }
+      if (tile_.triangle == GemmTriangle::Result && p + depth == tile_.k)
+        clearAboveDiagonal(i, rows, begin, end);
     }
   }
 
-  /// Points the call at rows of a, copied in the order a has them where that is better for the cache.
-  void placeA(Micro<Isa> &call, int64_t i, int64_t rows, int64_t p) const {
-    call.a = tile_.a + i * tile_.aRowStride + p * tile_.aColumnStride;
-    call.aRowStride = tile_.aRowStride;
-    call.aColumnStride = tile_.aColumnStride;
-    if (!packA_)
-      return;
-    bool transposed = tile_.aRowStride == 1;
-    if (transposed)
-      copyBlock(call.a, tile_.aColumnStride, 1, call.k, rows, tile_.packedA, rows);
-    else
-      copyBlock(call.a, tile_.aRowStride, tile_.aColumnStride, rows, call.k, tile_.packedA, call.k);
-    call.a = tile_.packedA;
-    call.aRowStride = transposed ? 1 : call.k;
-    call.aColumnStride = transposed ? rows : 1;
+  struct Range {
+    int64_t begin, end;
+  };
+  /// Of the block of k that begins at p: where a few rows of a are not all zero.
+  Range usedDepth(int64_t i, int64_t rows, int64_t p, int64_t depth) const {
+    int64_t row = tile_.firstRow + i - p;
+    if (tile_.triangle == GemmTriangle::A)
+      return {0, smaller(depth, row + rows)};
+    return {tile_.triangle == GemmTriangle::ATransposed && row > 0 ? row : 0, depth};
+  }
+  bool hasEarlierBlock(int64_t i, int64_t p) const {
+    return p > (tile_.triangle == GemmTriangle::ATransposed ? tile_.firstRow + i : 0);
+  }
+  /// Of the tile, for rows before `rowEnd`.
+  int64_t columnsNeeded(int64_t rowEnd) const {
+    return tile_.triangle == GemmTriangle::Result ? tile_.firstRow + rowEnd - tile_.firstColumn : tile_.columns;
+  }
+
+  /// The panel's first `needed` columns, in whole vectors.
+  void runNeeded(Micro<Isa> &call, int64_t i, int64_t rows, int64_t j, Panel panel, int64_t needed) {
+    int64_t vectors = needed >= panel.columns ? panel.vectors : needed <= 0 ? 0 : divideUp(needed, Isa::width);
+    if (vectors == 3)
+      vectors = 4; // there is no such micro-kernel
+    if (vectors > 0)
+      runPanel(call, i, rows, j, {vectors, smaller(panel.columns, vectors * Isa::width)});
+  }
+
+  void clearAboveDiagonal(int64_t i, int64_t rows, int64_t begin, int64_t end) {
+    for (int64_t row = i; row < i + rows; ++row) {
+      int64_t diagonal = tile_.firstRow + row - tile_.firstColumn, j = diagonal < begin ? begin : diagonal + 1;
+      float *c = tile_.c + row * tile_.cRowStride;
+      if (tile_.cColumnStride == 1)
+        for (; j < end; j += Isa::width)
+          Isa::store(c + j, Isa::mask(smaller(end - j, Isa::width)), Isa::zero());
+      else
+        for (; j < end; ++j)
+          c[j * tile_.cColumnStride] = 0;
+    }
+  }
+
+  /// Copies the rows of a few row tiles in the order a has them: of a transposed a, whole cache lines.
+  void packRows(int64_t rowTile, int64_t p, int64_t depth) {
+    int64_t begin = firstRow(rowTile), rows = firstRow(smaller(rowTile + tilesOfPack, rowTiles_)) - begin;
+    const float *a = tile_.a + begin * tile_.aRowStride + p * tile_.aColumnStride;
+    packedBegin_ = begin;
+    if (tile_.aRowStride == 1) {
+      copyBlock(a, tile_.aColumnStride, 1, depth, rows, tile_.packedA, rows);
+      packedRowStride_ = 1, packedColumnStride_ = rows;
+    } else {
+      copyBlock(a, tile_.aRowStride, tile_.aColumnStride, rows, depth, tile_.packedA, depth);
+      packedRowStride_ = depth, packedColumnStride_ = 1;
+    }
+  }
+
+  /// Points the call at the rows of a tile, packed or where they lie.
+  void placeA(Micro<Isa> &call, int64_t rowTile, int64_t p) const {
+    int64_t i = firstRow(rowTile);
+    call.a = packA_ ? tile_.packedA + (i - packedBegin_) * packedRowStride_
+                    : tile_.a + i * tile_.aRowStride + p * tile_.aColumnStride;
+    call.aRowStride = packA_ ? packedRowStride_ : tile_.aRowStride;
+    call.aColumnStride = packA_ ? packedColumnStride_ : tile_.aColumnStride;
   }
 
   void runPanel(Micro<Isa> &call, int64_t i, int64_t rows, int64_t j, Panel panel) {
@@ -273,6 +331,7 @@ private:
 
   const GemmTile &tile_;
   int64_t rowTiles_, columnsOfBlock_;
+  int64_t packedBegin_ = 0, packedRowStride_ = 0, packedColumnStride_ = 0;
   bool wide_, packA_, packB_;
 };
 

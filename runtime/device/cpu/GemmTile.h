@@ -2,6 +2,8 @@
 // and the two instances of GemmKernel.h, which compute one.
 #pragma once
 
+#include "runtime/device/cpu/GemmTriangle.h"
+
 #include <cstdint>
 
 namespace tapeout::rt {
@@ -11,10 +13,10 @@ namespace tapeout::rt {
 constexpr int64_t maxTileRows = 1024;
 constexpr int64_t maxTileColumns = 384;
 constexpr int64_t maxBlockDepth = 512;
-constexpr int64_t maxMicroRows = 16;
 constexpr int64_t maxPanelColumns = 64;
 
-constexpr int64_t packedAFloats = maxMicroRows * maxBlockDepth;
+constexpr int64_t maxPackedRows = 64; // of a, copied at once
+constexpr int64_t packedAFloats = maxPackedRows * maxBlockDepth;
 constexpr int64_t packedBFloats = (maxTileColumns + maxPanelColumns) * maxBlockDepth; // the last panel is padded
 
 /// Strides count elements; cColumnStride is 1 on the fast path.
@@ -27,6 +29,8 @@ struct GemmTile {
   float *c;
   int64_t cRowStride, cColumnStride;
   bool accumulate;
+  GemmTriangle triangle;
+  int64_t firstRow, firstColumn; // of the tile in c
   float *packedA, *packedB; // room for packedAFloats and packedBFloats, 64-byte aligned
 };
 

@@ -288,6 +288,33 @@ TEST_F(Gemm, HeadsOfAttentionInTokenMajorLayout) {
     expectCorrect(test, run(test, isa, *pools_[1]));
 }
 
+/// Half of the work is left out, and nothing of the result changes but what is above the diagonal.
+TEST_F(Gemm, TrianglesGiveTheBitsOfTheWholeProduct) {
+  for (int i = 0; i < 120; ++i) {
+    int64_t tokens = i % 6 == 0 ? 500 + random_() % 700 : 1 + random_() % 130, width = 1 + random_() % 40;
+    auto triangle = static_cast<GemmTriangle>(1 + i % 3);
+    bool ofResult = triangle == GemmTriangle::Result;
+    Case test = ofResult ? randomCase(random_, tokens, tokens, width) : randomCase(random_, tokens, width, tokens);
+    test.problem.accumulate &= !ofResult;
+    forEachBatch(test.problem, [&](int64_t a, int64_t, int64_t) {
+      for (int64_t row = 0; row < tokens && !ofResult; ++row)
+        for (int64_t p = 0; p < tokens; ++p)
+          if (triangle == GemmTriangle::A ? p > row : p < row)
+            test.a[a + row * test.problem.aRowStride + p * test.problem.aColumnStride] = 0;
+    });
+    std::vector<float> expected = run(test, CpuIsa::Avx2, *pools_[0]);
+    forEachBatch(test.problem, [&](int64_t, int64_t, int64_t c) {
+      for (int64_t row = 0; row < tokens && ofResult; ++row)
+        for (int64_t column = row + 1; column < tokens; ++column)
+          expected[c + row * test.problem.cRowStride + column * test.problem.cColumnStride] = 0;
+    });
+    test.problem.triangle = triangle;
+    for (CpuIsa isa : isas_)
+      for (auto &pool : pools_)
+        EXPECT_TRUE(sameBits(run(test, isa, *pool), expected)) << "triangle " << i % 3 + 1 << " of " << describe(test.problem);
+  }
+}
+
 TEST_F(Gemm, NotANumberAndInfinityReachTheResult) {
   Case test = plainCase(random_, 3, 3, 3);
   test.a[0] = INFINITY;
