@@ -64,7 +64,7 @@ plan::LaunchT &addEpilogue(plan::PlanT &plan) {
 
 const std::vector<HostileCase> kHostileCases = {
     {"FormatVersion", [](auto &p) { p.format_version = 7; }, "format version is 7"},
-    {"Target", [](auto &p) { p.target = "cuda"; }, "--target cpu"},
+    {"Target", [](auto &p) { p.target = "tpu"; }, "only 'cpu' and 'cuda'"},
     {"NoModel", [](auto &p) { p.model.reset(); }, "missing"},
     {"HugeArena", [](auto &p) { p.arena_bytes = UINT64_MAX; }, "more than any machine"},
     {"BatchZero", [](auto &p) { p.model->batch = 0; }, "batch of 0"},

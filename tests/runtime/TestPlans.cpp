@@ -7,7 +7,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <elf.h>
+
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -194,6 +197,38 @@ plan::PlanT bigramPlan() {
   b.name(predict.outputs, "logits", logits);
   b.launch(predict, bigram, {tokens, position, table, logits}, 0, 0);
   return std::move(b.plan);
+}
+
+std::vector<uint8_t> emptyCubin(uint8_t architecture) {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_machine = 190; // EM_CUDA
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  const auto *bytes = reinterpret_cast<const uint8_t *>(&header);
+  std::vector<uint8_t> cubin(bytes, bytes + sizeof header);
+  cubin.push_back(architecture);
+  return cubin;
+}
+
+plan::PlanT cudaRegressionPlan() {
+  plan::PlanT plan = regressionPlan();
+  plan.target = "cuda";
+  plan.workspace_bytes = 4096;
+  plan.modules.push_back(std::make_unique<plan::KernelModuleT>());
+  for (uint8_t architecture : {80, 90}) {
+    auto cubin = std::make_unique<plan::CubinT>();
+    cubin->architecture = architecture;
+    cubin->bytes = emptyCubin(architecture);
+    plan.modules[0]->cubins.push_back(std::move(cubin));
+  }
+  plan.modules[0]->ptx = ".version 8.3";
+  for (auto &kernel : plan.kernels) {
+    kernel->gpu = std::make_unique<plan::GpuKernelT>();
+    kernel->gpu->blocks = static_cast<uint32_t>(kernel->units);
+    kernel->gpu->threads = 1;
+  }
+  return plan;
 }
 
 std::vector<uint8_t> serialize(const plan::PlanT &plan) {
