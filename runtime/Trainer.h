@@ -23,14 +23,14 @@
 namespace tapeout::rt {
 
 struct TrainerOptions {
-  uint64_t steps = 0;              ///< of the whole run, those before a resume included
-  uint64_t stepsDone = 0;          ///< by the checkpoint that was restored
-  HyperparameterValues config;     ///< what the config slot holds, for checkpoints
-  std::string checkpointDirectory; ///< empty: no checkpoints
-  uint64_t checkpointEvery = 0;    ///< 0: only at the end
-  int keep = 3;                    ///< checkpoints to keep
-  uint64_t evalEvery = 0;          ///< 0: only at the end
-  std::string tracePath;           ///< empty: no trace; else of the run's first kTracedSteps steps
+  uint64_t steps = 0;                   ///< of the whole run, those before a resume included
+  uint64_t stepsDone = 0;               ///< by the checkpoint that was restored
+  HyperparameterValues config = {};     ///< what the config slot holds, for checkpoints
+  std::string checkpointDirectory = {}; ///< empty: no checkpoints
+  uint64_t checkpointEvery = 0;         ///< 0: only at the end
+  int keep = 3;                         ///< checkpoints to keep
+  uint64_t evalEvery = 0;               ///< 0: only at the end
+  std::string tracePath = {};           ///< empty: no trace; else of the run's first kTracedSteps steps
 };
 
 class Trainer {
