@@ -123,12 +123,12 @@ Status CudaExecutor::run(const plan::Program &program, std::vector<InstructionTi
     TAPEOUT_RETURN_IF_ERROR(observe(*found, times));
   } else if (!found->hasRun) {
     TAPEOUT_RETURN_IF_ERROR(queueAll(*found)); // libraries load their kernels now, which no capture allows
-    found->hasRun = true;
   } else {
     if (!found->graph)
       TAPEOUT_RETURN_IF_ERROR(capture(*found));
     TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.graphLaunch(found->graph.get(), stream_.get()), "a step cannot be queued"));
   }
+  found->hasRun = true;
   for (const plan::NamedSlot *output : orEmpty(program.outputs())) {
     const plan::Slot &slot = plan().slot(output->slot());
     if (elementCount(slot) == 1)
