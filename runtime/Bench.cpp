@@ -21,15 +21,15 @@ namespace {
 constexpr uint64_t kMaxSteps = 1'000'000; // of one request
 constexpr uint64_t kLineBytes = 64;       // of the cache
 
-nlohmann::json describe(const Executor &executor, const plan::Program &step, int threads) {
+nlohmann::json describe(const Executor &executor, const plan::Program &step) {
   const ProgramTotals totals = totalsOf(step);
   const Plan &plan = executor.plan();
   return {{"model", printable(plan.model().name())},
           {"options", printable(plan.root().options())},
           {"plan_hash", plan.hash()},
           {"batch", plan.model().batch()},
-          {"threads", threads},
-          {"isa", executor.isa() == CpuIsa::Avx512 ? "avx512" : "avx2"},
+          {"threads", executor.pool().threads()},
+          {"isa", executor.architecture()},
           {"launches", totals.launches},
           {"matrix_products", totals.products},
           {"windows", totals.windows},
@@ -47,15 +47,16 @@ Status fillWithRandomNumbers(Executor &executor, const plan::Program &step) {
   for (const plan::NamedSlot *input : orEmpty(step.inputs())) {
     const plan::Slot &slot = executor.plan().slot(input->slot());
     uint64_t count = elementCount(slot);
-    uint8_t *destination = executor.address(input->slot());
     RandomStream random{.seed = 1, .stream = stream++};
     ElementType type = elementType(slot);
-    if (random.fillUniform(type, destination, 0, count, 0, 1))
-      continue;
-    for (uint64_t i = 0; i < count; ++i) {
-      auto value = static_cast<int64_t>(random.uniform(i) * choices);
-      std::memcpy(destination + i * elementSize(type), &value, elementSize(type)); // little endian
-    }
+    TAPEOUT_RETURN_IF_ERROR(executor.write(input->slot(), [&](std::span<uint8_t> bytes) {
+      if (random.fillUniform(type, bytes.data(), 0, count, 0, 1))
+        return;
+      for (uint64_t i = 0; i < count; ++i) {
+        auto value = static_cast<int64_t>(random.uniform(i) * choices);
+        std::memcpy(bytes.data() + i * elementSize(type), &value, elementSize(type)); // little endian
+      }
+    }));
   }
   return Status::ok();
 }
@@ -101,7 +102,7 @@ Status serveBench(Executor &executor, DataLoader *data, const Result<MissCounter
   const plan::Program *step = executor.plan().program("step");
   if (!step)
     return Status::error(ExitCode::BadData, "this executable holds no training step; compile the model with a loss");
-  nlohmann::json hello = describe(executor, *step, executor.pool().threads());
+  nlohmann::json hello = describe(executor, *step);
   if (!counter.isOk())
     hello["no_counter"] = counter.status().message();
   if (!data)
@@ -123,13 +124,14 @@ Status serveBench(Executor &executor, DataLoader *data, const Result<MissCounter
         TAPEOUT_RETURN_IF_ERROR(fillInputs(executor, *step, **batch));
       }
       TAPEOUT_RETURN_IF_ERROR(executor.run(*step));
+      TAPEOUT_RETURN_IF_ERROR(executor.wait());
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       processor.push_back(processorSeconds() - processorStart);
     }
     nlohmann::json reply = {{"seconds", seconds},
                             {"processor_seconds", processor},
                             {"loss", readOutput(executor, *step, "loss").value_or(0)},
-                            {"arena_resident", executor.arena().transient().residentBytes()},
+                            {"arena_resident", executor.arenaResidentBytes()},
                             {"process_peak", peakBytes()}};
     if (counter.isOk())
       reply["bytes_missed"] = (counter->misses() - missesBefore) * kLineBytes;

@@ -72,6 +72,21 @@ void addModel(Table &table, const Plan &plan) {
   table.row("plan hash", "{}", plan.hash());
 }
 
+/// "PTX, sm_80, sm_90": what the modules of a plan for cuda have in common.
+std::string gpuKernelsText(const Plan &plan) {
+  std::map<std::string, uint32_t> modules;
+  for (const plan::KernelModule *module : orEmpty(plan.root().modules())) {
+    for (const plan::Cubin *cubin : orEmpty(module->cubins()))
+      ++modules[fmt::format("sm_{}", cubin->architecture())];
+    modules["PTX"] += module->ptx() != nullptr;
+  }
+  std::erase_if(modules, [&](const auto &entry) { return entry.second < plan.root().modules()->size(); });
+  std::vector<std::string> names;
+  for (const auto &[name, count] : modules)
+    names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void addMemory(Table &table, const Plan &plan) {
   std::map<plan::SlotKind, uint64_t> bytes;
   for (uint32_t i = 0; i < plan.slotCount(); ++i)
@@ -79,6 +94,8 @@ void addMemory(Table &table, const Plan &plan) {
   table.section("memory");
   table.row("one step (arena)", "{}", bytesText(plan.arenaBytes()));
   table.row("whole run", "{}", bytesText(plan.persistentBytes()));
+  if (plan.root().workspace_bytes() > 0)
+    table.row("library kernels", "{}", bytesText(plan.root().workspace_bytes()));
   table.row("  parameters", "{}", bytesText(bytes[plan::SlotKind::Parameter]));
   table.row("  optimizer state", "{}", bytesText(bytes[plan::SlotKind::OptimizerState]));
   table.row("  constants", "{}", bytesText(bytes[plan::SlotKind::Constant]));
@@ -125,6 +142,8 @@ std::string describePlan(const Plan &plan) {
   for (const plan::Program *program : orEmpty(plan.root().programs()))
     addProgram(table, *program);
   table.row("kernels", "{}", orEmpty(plan.root().kernels()).size());
+  if (orEmpty(plan.root().modules()).size() > 0)
+    table.row("kernels for", "{}", gpuKernelsText(plan));
   addHyperparameters(table, plan);
   addParameters(table, plan);
   return table.take();

@@ -1,176 +1,34 @@
 #include "runtime/Executor.h"
 
-#include "runtime/PlanMatmul.h"
-#include "runtime/PlanWindow.h"
-#include "runtime/device/cpu/Pooling.h"
-
-#include <fmt/format.h>
+#include "runtime/device/cpu/CpuExecutor.h"
+#include "runtime/device/cuda/CudaExecutor.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace tapeout::rt {
-namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr int64_t kCopyGrain = 256 << 10; // bytes; below this a second thread costs more than it saves
 
-Result<CpuIsa> chooseIsa(std::optional<CpuIsa> wanted) {
-  Result<CpuIsa> found = detectCpuIsa();
-  if (found.isOk() && wanted == CpuIsa::Avx512 && *found != CpuIsa::Avx512)
-    return Status::error(ExitCode::Unavailable, "this processor lacks AVX-512; run without asking for it");
-  return found.isOk() && wanted ? *wanted : found;
+Executor::Executor(const Plan &plan, int threads)
+    : plan_(plan), pool_(std::clamp(threads > 0 ? threads : usableProcessors(), 1, kMaxThreads)) {}
+
+template <typename Device> static Result<std::unique_ptr<Executor>> widen(Result<std::unique_ptr<Device>> executor) {
+  if (!executor.isOk())
+    return executor.status();
+  return std::unique_ptr<Executor>(std::move(*executor));
 }
 
-} // namespace
-
-Result<std::unique_ptr<Executor>> Executor::create(const Plan &plan, std::span<const uint8_t> kernels,
-                                                   const ExecutorOptions &options) {
-  Result<CpuIsa> isa = chooseIsa(options.isa);
-  if (!isa.isOk())
-    return isa.status();
-  Result<Arena> arena = Arena::create(plan, availableMemory());
-  if (!arena.isOk())
-    return arena.status();
-  int threads = std::clamp(options.threads > 0 ? options.threads : usableProcessors(), 1, kMaxThreads);
-  std::unique_ptr<Executor> executor(new Executor(plan, std::move(*arena), *isa, threads));
-  Result<GemmWorkspace> workspace = GemmWorkspace::create(executor->pool_.threads());
-  if (!workspace.isOk())
-    return workspace.status();
-  executor->workspace_.emplace(std::move(*workspace));
-  TAPEOUT_RETURN_IF_ERROR(executor->resolveKernels(kernels));
-  for (const plan::Program *program : orEmpty(plan.root().programs()))
-    TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
-  return executor;
-}
-
-Status Executor::resolveKernels(std::span<const uint8_t> kernels) {
-  if (orEmpty(plan_.root().kernels()).size() == 0)
-    return Status::ok();
-  Result<std::unique_ptr<KernelLibrary>> library = KernelLibrary::load(kernels);
-  if (!library.isOk())
-    return library.status();
-  library_ = std::move(*library);
-  for (const plan::Kernel *kernel : *plan_.root().kernels()) {
-    Result<KernelFunction> function = library_->resolve(kernel->symbol()->str(), isa_);
-    if (!function.isOk())
-      return function.status();
-    functions_.push_back(*function);
-  }
-  return Status::ok();
-}
-
-Status Executor::prepare(const plan::Program &program, bool checkMemory) {
-  Prepared prepared{.program = &program, .instructions = {}, .arguments = {}, .check = {}};
-  for (const plan::Instruction *instruction : orEmpty(program.instructions()))
-    prepared.instructions.push_back(prepareInstruction(*instruction, prepared));
-  if (checkMemory) {
-    Result<MemoryCheck> check = MemoryCheck::create(plan_, program, arena_);
-    if (!check.isOk())
-      return check.status();
-    prepared.check.emplace(std::move(*check));
-  }
-  programs_.push_back(std::move(prepared));
-  return Status::ok();
-}
-
-uint8_t *Executor::use(uint32_t slot) {
-  arena_.touch(plan_.slot(slot));
-  return address(slot);
-}
-
-Executor::Launch Executor::prepareLaunch(const plan::Launch &launch, Prepared &prepared) {
-  const plan::Kernel &kernel = *plan_.root().kernels()->Get(launch.kernel());
-  size_t firstArgument = prepared.arguments.size();
-  for (uint32_t i = 0; i < kernel.argument_count(); ++i)
-    prepared.arguments.push_back(use(launch.arguments()->Get(i)));
-  return {functions_[launch.kernel()], firstArgument, static_cast<int64_t>(kernel.units()),
-          static_cast<int64_t>(kernel.grain())};
-}
-
-Executor::Instruction Executor::prepareInstruction(const plan::Instruction &instruction, Prepared &prepared) {
-  if (const plan::Launch *launch = instruction.body_as_Launch())
-    return prepareLaunch(*launch, prepared);
-  if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
-    auto at = [&](uint32_t slot, int64_t offset) { return reinterpret_cast<float *>(use(slot)) + offset; };
-    Matmul result{toGemmProblem(*matmul), at(matmul->a(), matmul->a_offset()), at(matmul->b(), matmul->b_offset()),
-                  at(matmul->c(), matmul->c_offset()), {}};
-    if (matmul->epilogue())
-      result.epilogue = prepareLaunch(*matmul->epilogue(), prepared);
-    return result;
-  }
-  if (const plan::Window *window = instruction.body_as_Window()) {
-    Window prepared{window->function(), toConvolutionShape(*window), window->parts(), {}};
-    for (uint32_t i = 0; i < window->arguments()->size(); ++i)
-      prepared.arguments[i] = use(window->arguments()->Get(i));
-    return prepared;
-  }
-  const plan::Copy &copy = *instruction.body_as_Copy();
-  return Copy{use(copy.source()), use(copy.destination()), static_cast<int64_t>(copy.bytes())};
-}
-
-void Executor::execute(const Window &window) {
-  const ConvolutionShape &shape = window.shape;
-  int64_t planes = shape.batch * shape.channels;
-  auto floats = [&](int i) { return static_cast<float *>(window.arguments[i]); };
-  auto integers = [&](int i) { return static_cast<int32_t *>(window.arguments[i]); };
-  switch (window.function) {
-  case plan::WindowFunction::Convolution: return convolve(shape, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
-  case plan::WindowFunction::ConvolutionInputGrad:
-    return convolveInputGradient(shape, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
-  case plan::WindowFunction::ConvolutionWeightGrad:
-    return convolveWeightGradient(shape, window.parts, floats(0), floats(1), floats(2), isa_, pool_, *workspace_);
-  case plan::WindowFunction::MaxPool: return poolMaximum(shape.window, planes, floats(0), floats(1), integers(2), pool_);
-  case plan::WindowFunction::MaxPoolGrad:
-    return poolMaximumGradient(shape.window, planes, integers(0), floats(1), floats(2), pool_);
-  case plan::WindowFunction::AvgPool: return poolAverage(shape.window, planes, floats(0), floats(1), pool_);
-  case plan::WindowFunction::AvgPoolGrad: return poolAverageGradient(shape.window, planes, floats(0), floats(1), pool_);
-  }
-}
-
-void Executor::execute(const Instruction &instruction, const Prepared &prepared) {
-  if (const auto *launch = std::get_if<Launch>(&instruction)) {
-    void *const *arguments = prepared.arguments.data() + launch->firstArgument;
-    pool_.parallelFor(launch->units, launch->grain,
-                      [&](int64_t begin, int64_t end) { launch->function(arguments, begin, end); });
-  } else if (const auto *matmul = std::get_if<Matmul>(&instruction)) {
-    auto finish = [&](GemmPiece piece) {
-      int64_t units = epilogueUnits(matmul->problem.n), first = piece.column / kEpilogueColumns;
-      int64_t end = first + epilogueUnits(piece.columns);
-      for (int64_t row = piece.row; row < piece.row + piece.rows; ++row)
-        matmul->epilogue->function(prepared.arguments.data() + matmul->epilogue->firstArgument, row * units + first,
-                                   row * units + end);
-    };
-    FunctionRef<void(GemmPiece)> whenFinished;
-    if (matmul->epilogue)
-      whenFinished = finish;
-    gemm(matmul->problem, matmul->a, matmul->b, matmul->c, isa_, pool_, *workspace_, whenFinished);
-  } else if (const auto *window = std::get_if<Window>(&instruction)) {
-    execute(*window);
-  } else {
-    const auto &copy = std::get<Copy>(instruction);
-    pool_.parallelFor(copy.bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
-      std::memcpy(copy.destination + begin, copy.source + begin, end - begin);
-    });
-  }
-}
-
-Status Executor::run(const plan::Program &program, std::vector<InstructionTime> *times) {
-  auto found = std::find_if(programs_.begin(), programs_.end(),
-                            [&](const Prepared &prepared) { return prepared.program == &program; });
-  assert(found != programs_.end() && "a program of this executor's plan");
-  if (found->check)
-    found->check->beforeRun();
-  for (size_t i = 0; i < found->instructions.size(); ++i) {
-    if (times)
-      times->push_back({program.instructions()->Get(i), std::chrono::steady_clock::now(), {}});
-    execute(found->instructions[i], *found);
-    if (times)
-      times->back().end = std::chrono::steady_clock::now();
-    if (found->check)
-      found->check->afterInstruction(i);
-  }
-  return found->check ? found->check->afterRun() : Status::ok();
+Result<std::unique_ptr<Executor>> createExecutor(const Plan &plan, std::span<const uint8_t> cpuKernels,
+                                                 const ExecutorOptions &options) {
+  if (plan.root().target()->string_view() == "cpu")
+    return widen(CpuExecutor::create(plan, cpuKernels, options));
+  if (options.isa)
+    return Status::error(ExitCode::BadConfig, "--isa chooses among kernels for the processor, but this executable has kernels "
+                                              "for the GPU; leave the option out");
+  Result<CudaLibraries> libraries = CudaLibraries::open(plan);
+  if (!libraries.isOk())
+    return libraries.status();
+  return widen(CudaExecutor::create(plan, *libraries, options));
 }
 
 } // namespace tapeout::rt

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 namespace tapeout::rt {
@@ -16,11 +17,14 @@ constexpr int64_t kByteVocabulary = 256;
 /// Keeps these random numbers apart from those of parameters, whose streams are small.
 constexpr uint64_t kGenerateStream = 0x67656e6572617465; // "generate"
 
-void storeInteger(Executor &executor, uint32_t slot, uint64_t index, int64_t value) {
-  if (elementType(executor.plan().slot(slot)) == ElementType::I64)
-    reinterpret_cast<int64_t *>(executor.address(slot))[index] = value;
-  else
-    reinterpret_cast<int32_t *>(executor.address(slot))[index] = static_cast<int32_t>(value);
+/// Integers into a slot of i32 or i64; what follows them becomes 0.
+Status writeIntegers(Executor &executor, uint32_t slot, std::span<const int64_t> values) {
+  return executor.write(slot, [&](std::span<uint8_t> bytes) {
+    std::fill(bytes.begin(), bytes.end(), 0);
+    size_t size = elementSize(elementType(executor.plan().slot(slot)));
+    for (size_t i = 0; i < values.size(); ++i)
+      std::memcpy(bytes.data() + i * size, &values[i], size); // little endian
+  });
 }
 
 bool isInteger(const plan::Slot &slot) {
@@ -139,14 +143,17 @@ Status generate(Executor &executor, const GenerateOptions &options, StopSignal &
   for (uint64_t generated = 0; generated < options.tokens && !stop.requested(); ++generated) {
     int64_t length = std::min<int64_t>(context, tokens->size());
     int64_t first = tokens->size() - length;
-    for (int64_t i = 0; i < context; ++i)
-      storeInteger(executor, predictor->tokens, i, i < length ? (*tokens)[first + i] : 0);
+    const int64_t position = length - 1;
+    TAPEOUT_RETURN_IF_ERROR(writeIntegers(executor, predictor->tokens, std::span(*tokens).subspan(first)));
     if (predictor->position)
-      storeInteger(executor, predictor->position->slot(), 0, length - 1);
+      TAPEOUT_RETURN_IF_ERROR(writeIntegers(executor, predictor->position->slot(), {&position, 1}));
     TAPEOUT_RETURN_IF_ERROR(executor.run(*predictor->program));
 
-    const auto *rows = reinterpret_cast<const float *>(executor.address(predictor->logits));
-    uint64_t row = predictor->oneRow ? 0 : length - 1;
+    Result<SlotBytes> output = executor.read(predictor->logits);
+    if (!output.isOk())
+      return output.status();
+    const auto *rows = reinterpret_cast<const float *>(output->get().data());
+    uint64_t row = predictor->oneRow ? 0 : position;
     std::span<const float> logits(rows + row * model.vocabulary(), model.vocabulary());
     if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }))
       return Status::error(

@@ -5,14 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 
 namespace tapeout::rt {
 namespace {
 
-constexpr uint8_t kPoison = 0xff;
 constexpr uint32_t kNobody = UINT32_MAX;
 
 /// What an instruction does to slots, in slot indices.
@@ -97,8 +95,8 @@ std::string describe(const Plan &plan, const plan::Program &program, uint32_t in
 
 } // namespace
 
-Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &program, const Arena &arena) {
-  MemoryCheck check(plan, program, arena);
+Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &program) {
+  MemoryCheck check(plan, program);
   Writers writers(plan.arenaBytes());
   std::map<uint32_t, uint32_t> lastUse; // slot -> instruction
   uint32_t count = orEmpty(program.instructions()).size();
@@ -132,26 +130,15 @@ Result<MemoryCheck> MemoryCheck::create(const Plan &plan, const plan::Program &p
   return check;
 }
 
-void MemoryCheck::beforeRun() const {
-  std::memset(arena_->transient().data(), kPoison, arena_->transient().size() + MemoryRegion::kMinSlack);
-}
-
-void MemoryCheck::afterInstruction(size_t index) const {
-  for (uint32_t slot : dying_[index])
-    std::memset(arena_->address(plan_->slot(slot)), kPoison, plan_->slot(slot).bytes());
-}
-
-Status MemoryCheck::afterRun() const {
-  const uint8_t *bytes = arena_->transient().data();
-  uint64_t size = arena_->transient().size() + MemoryRegion::kMinSlack;
-  uint64_t found = std::find_if(bytes, bytes + size, [](uint8_t byte) { return byte != kPoison; }) - bytes;
-  if (found == size)
+Status MemoryCheck::checkPoison(std::span<const uint8_t> arena, uint64_t offset) const {
+  auto found = std::find_if(arena.begin(), arena.end(), [](uint8_t byte) { return byte != kPoison; });
+  if (found == arena.end())
     return Status::ok();
   return Status::error(
       ExitCode::BadData,
       fmt::format("memory check: a kernel of program '{}' has written outside its slots, to byte {} of "
                   "the arena's {}; please report this model",
-                  printable(program_->name()), found, plan_->arenaBytes()));
+                  printable(program_->name()), offset + (found - arena.begin()), plan_->arenaBytes()));
 }
 
 } // namespace tapeout::rt

@@ -6,32 +6,32 @@
 //    that a read of dead memory shows in the numbers; at the end all of it must still be 0xff.
 #pragma once
 
-#include "runtime/Arena.h"
 #include "runtime/Plan.h"
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace tapeout::rt {
 
 class MemoryCheck {
 public:
-  /// BadData for a program that reads what it has not written. `arena` outlives the result.
-  static Result<MemoryCheck> create(const Plan &plan, const plan::Program &program, const Arena &arena);
+  static constexpr uint8_t kPoison = 0xff;
 
-  void beforeRun() const;
-  void afterInstruction(size_t index) const;
-  /// BadData when a kernel has written outside its slots.
-  Status afterRun() const;
+  /// BadData for a program that reads what it has not written.
+  static Result<MemoryCheck> create(const Plan &plan, const plan::Program &program);
+
+  /// Slots with their last use in this instruction.
+  std::span<const uint32_t> dyingAfter(size_t instruction) const { return dying_[instruction]; }
+  /// `arena`, from its byte `offset` on, as it is after a run. BadData when a kernel has written outside its slots.
+  Status checkPoison(std::span<const uint8_t> arena, uint64_t offset = 0) const;
 
 private:
-  MemoryCheck(const Plan &plan, const plan::Program &program, const Arena &arena)
-      : plan_(&plan), program_(&program), arena_(&arena) {}
+  MemoryCheck(const Plan &plan, const plan::Program &program) : plan_(&plan), program_(&program) {}
 
   const Plan *plan_;
   const plan::Program *program_;
-  const Arena *arena_;
-  std::vector<std::vector<uint32_t>> dying_; // per instruction: slots with their last use there
+  std::vector<std::vector<uint32_t>> dying_; // per instruction
 };
 
 } // namespace tapeout::rt

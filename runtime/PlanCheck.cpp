@@ -24,11 +24,6 @@ constexpr uint32_t kMaxRank = 16;
 constexpr uint64_t kMaxLaunchArguments = uint64_t(1) << 24; // summed over the plan
 constexpr size_t kMaxSymbolLength = 1024;
 
-template <typename... Args> Status bad(fmt::format_string<Args...> format, Args &&...args) {
-  return Status::error(ExitCode::BadData, "plan: " + fmt::format(format, std::forward<Args>(args)...) +
-                                              "; the file is damaged: compile the model again");
-}
-
 /// a * b, or nothing when it exceeds the largest region.
 std::optional<uint64_t> boundedProduct(uint64_t a, uint64_t b) {
   uint64_t product;
@@ -82,8 +77,13 @@ private:
 
   const plan::Slot &slot(uint32_t index) const { return *plan_.slots()->Get(index); }
   std::string slotName(uint32_t index) const { return printable(slot(index).name()); }
+  bool isCuda() const { return plan_.target()->string_view() == "cuda"; }
   bool inArena(const plan::Slot &slot) const { return slot.kind() == plan::SlotKind::Arena; }
   bool overlap(uint32_t a, uint64_t aBytes, uint32_t b, uint64_t bBytes) const;
+  /// Adds the place to a fault.
+  Status at(const Status &status) const {
+    return status.isOk() ? status : Status::error(status.code(), fmt::format("{} ({})", status.message(), where_));
+  }
   template <typename... Args> Status badHere(fmt::format_string<Args...> format, Args &&...args) const {
     return bad("{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
   }
@@ -102,6 +102,8 @@ Status Checker::run() {
   TAPEOUT_RETURN_IF_ERROR(checkConfigSlot());
   TAPEOUT_RETURN_IF_ERROR(checkPersistentOverlap());
   TAPEOUT_RETURN_IF_ERROR(checkSavedNames());
+  if (isCuda())
+    TAPEOUT_RETURN_IF_ERROR(checkModules(plan_));
   for (const plan::Kernel *kernel : orEmpty(plan_.kernels()))
     TAPEOUT_RETURN_IF_ERROR(checkKernel(*kernel));
   std::set<std::string> names;
@@ -120,10 +122,10 @@ Status Checker::checkHeader() const {
         fmt::format("plan: its format version is {} but this runner reads version {}; compile the model "
                     "again with the tapeout that this runner belongs to",
                     plan_.format_version(), kFormatVersion));
-  if (!plan_.target() || plan_.target()->string_view() != "cpu")
+  if (!plan_.target() || (plan_.target()->string_view() != "cpu" && !isCuda()))
     return Status::error(ExitCode::BadData,
-                         fmt::format("plan: it is compiled for the target '{}' but this runner has only 'cpu'; compile "
-                                     "the model again with --target cpu",
+                         fmt::format("plan: it is compiled for the target '{}' but this runner has only 'cpu' and 'cuda'; "
+                                     "compile the model again with one of them as --target",
                                      printable(plan_.target())));
   if (!plan_.model() || !plan_.slots())
     return bad("its model or its slots are missing");
@@ -132,6 +134,8 @@ Status Checker::checkHeader() const {
   if (plan_.arena_bytes() > kMaxRegionBytes || plan_.persistent_bytes() > kMaxRegionBytes)
     return bad("it asks for {} arena and {} persistent bytes, more than any machine has", plan_.arena_bytes(),
                plan_.persistent_bytes());
+  if (plan_.workspace_bytes() > kMaxRegionBytes)
+    return bad("it asks for {} bytes of workspace, more than any machine has", plan_.workspace_bytes());
   return Status::ok();
 }
 
@@ -267,7 +271,7 @@ Status Checker::checkKernel(const plan::Kernel &kernel) const {
                kernel.grain());
   if (kernel.result_count() > kernel.argument_count())
     return bad("kernel '{}' has more results than arguments", printable(kernel.symbol()));
-  return Status::ok();
+  return isCuda() ? checkGpuKernel(plan_, kernel) : Status::ok();
 }
 
 Status Checker::checkProgram(const plan::Program &program) {
@@ -433,25 +437,30 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
   for (int i = 0; i < 3; ++i) {
     TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(slots[i]));
     const plan::Slot &slot = this->slot(slots[i]);
-    if (slot.element_type() != plan::ElementType::F32)
+    if (!isCuda() && slot.element_type() != plan::ElementType::F32)
       return badHere("the operand '{}' of the matrix product is not float32", slotName(slots[i]));
-    uint64_t room = slot.bytes() / sizeof(float);
+    uint64_t room = slot.bytes() / elementSize(elementType(slot));
     if (!elements[i] || *elements[i] > room || offsets[i] < 0 || static_cast<uint64_t>(offsets[i]) > room - *elements[i])
       return badHere("the matrix product leaves its operand '{}'", slotName(slots[i]));
   }
   TAPEOUT_RETURN_IF_ERROR(checkWritable(matmul.c()));
   if (Status status = verifyGemm(toGemmProblem(matmul)); !status.isOk())
     return Status::error(ExitCode::BadData, fmt::format("plan: {}: {}", where_, status.message()));
+  auto end = [&](int i) { return (offsets[i] + *elements[i]) * elementSize(elementType(slot(slots[i]))); };
   for (int i = 0; i < 2; ++i)
-    if (overlap(slots[i], (offsets[i] + *elements[i]) * sizeof(float), matmul.c(),
-                (offsets[2] + *elements[2]) * sizeof(float)))
+    if (overlap(slots[i], end(i), matmul.c(), end(2)))
       return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
                      slotName(matmul.c()));
+  if (isCuda())
+    return at(checkCudaMatmul(matmul, slot(slots[0]).element_type(), slot(slots[1]).element_type(),
+                              slot(slots[2]).element_type()));
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
 }
 
 Status Checker::checkWindow(const plan::Window &window) const {
   using Function = plan::WindowFunction;
+  if (isCuda())
+    return badHere("convolutions and poolings do not run on cuda yet");
   if (window.function() > Function::MAX)
     return badHere("the window's function {} is unknown", static_cast<unsigned>(window.function()));
   WindowArguments arguments = argumentsOf(window.function());

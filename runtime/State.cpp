@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -55,17 +56,16 @@ template <typename Body> void forElements(Executor &executor, uint64_t elements,
   });
 }
 
-void convert(Executor &executor, const uint8_t *source, ElementType from, uint32_t slotIndex) {
+Status convert(Executor &executor, const uint8_t *source, ElementType from, uint32_t slotIndex) {
   const plan::Slot &slot = executor.plan().slot(slotIndex);
-  uint8_t *destination = executor.address(slotIndex);
   ElementType to = elementType(slot);
-  if (from == to) {
-    std::memcpy(destination, source, shapeBytes(slot));
-    return;
-  }
-  forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
-    for (int64_t i = first; i < first + count; ++i)
-      storeElement(to, destination + i * elementSize(to), loadElement(from, source + i * elementSize(from)));
+  return executor.write(slotIndex, [&](std::span<uint8_t> bytes) {
+    if (from == to)
+      return std::copy_n(source, shapeBytes(slot), bytes.begin()), void();
+    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i)
+        storeElement(to, bytes.data() + i * elementSize(to), loadElement(from, source + i * elementSize(from)));
+    });
   });
 }
 
@@ -102,45 +102,54 @@ private:
   std::vector<std::string> missing_, mismatched_, unknown_;
 };
 
+Status initializeEmbedded(Executor &executor, uint32_t index, const Safetensors *weights) {
+  const plan::Slot &slot = executor.plan().slot(index);
+  const TensorEntry *entry = weights ? weights->find(slot.name()->string_view()) : nullptr;
+  std::optional<ElementType> from = entry ? toElementType(entry->type) : std::nullopt;
+  if (!from || !isFloat(*from) || entry->shape != shapeOf(slot))
+    return Status::error(ExitCode::BadData,
+                         fmt::format("the embedded weights lack the parameter '{}' or have it in another shape; "
+                                     "compile the model again",
+                                     printable(slot.name())));
+  return convert(executor, weights->data(*entry).data(), *from, index);
+}
+
+/// Elements [first, first + count) of a parameter whose recipe needs nothing but numbers.
+void fillByRecipe(const plan::Initializer &recipe, uint64_t seed, ElementType type, uint8_t *bytes, int64_t first,
+                  int64_t count) {
+  uint8_t *destination = bytes + first * elementSize(type);
+  RandomStream stream{seed, recipe.stream()};
+  switch (recipe.kind()) {
+  case plan::InitializerKind::Normal:
+    (void)stream.fillNormal(type, destination, first, count, recipe.a(), recipe.b());
+    return;
+  case plan::InitializerKind::Uniform:
+    (void)stream.fillUniform(type, destination, first, count, recipe.a(), recipe.b());
+    return;
+  default:
+    double value = recipe.kind() == plan::InitializerKind::Ones ? 1 : recipe.a();
+    for (int64_t i = 0; i < count; ++i)
+      storeElement(type, destination + i * elementSize(type), value);
+  }
+}
+
 Status initializeParameter(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
   const plan::Slot &slot = executor.plan().slot(index);
   const plan::Initializer &recipe = *slot.initializer();
-  uint8_t *destination = executor.address(index);
-  ElementType type = elementType(slot);
-  RandomStream stream{seed, recipe.stream()};
-  auto fill = [&](double value) {
+  if (recipe.kind() == plan::InitializerKind::Embedded)
+    return initializeEmbedded(executor, index, weights);
+  if (recipe.kind() == plan::InitializerKind::Zeros)
+    return executor.clear(index);
+  return executor.write(index, [&](std::span<uint8_t> bytes) {
     forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
-      for (int64_t i = first; i < first + count; ++i)
-        storeElement(type, destination + i * elementSize(type), value);
+      fillByRecipe(recipe, seed, elementType(slot), bytes.data(), first, count);
     });
-  };
-  switch (recipe.kind()) {
-  case plan::InitializerKind::Zeros: break; // the memory is zero
-  case plan::InitializerKind::Ones: fill(1); break;
-  case plan::InitializerKind::Constant: fill(recipe.a()); break;
-  case plan::InitializerKind::Normal:
-    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
-      (void)stream.fillNormal(type, destination + first * elementSize(type), first, count, recipe.a(), recipe.b());
-    });
-    break;
-  case plan::InitializerKind::Uniform:
-    forElements(executor, elementCount(slot), [&](int64_t first, int64_t count) {
-      (void)stream.fillUniform(type, destination + first * elementSize(type), first, count, recipe.a(), recipe.b());
-    });
-    break;
-  case plan::InitializerKind::Embedded: {
-    const TensorEntry *entry = weights ? weights->find(slot.name()->string_view()) : nullptr;
-    std::optional<ElementType> from = entry ? toElementType(entry->type) : std::nullopt;
-    if (!from || !isFloat(*from) || entry->shape != shapeOf(slot))
-      return Status::error(ExitCode::BadData,
-                           fmt::format("the embedded weights lack the parameter '{}' or have it in another shape; "
-                                       "compile the model again",
-                                       printable(slot.name())));
-    convert(executor, weights->data(*entry).data(), *from, index);
-    break;
-  }
-  }
-  return Status::ok();
+  });
+}
+
+Status initializeConstant(Executor &executor, uint32_t index) {
+  const flatbuffers::Vector<uint8_t> &constant = *executor.plan().slot(index).constant();
+  return executor.write(index, [&](std::span<uint8_t> bytes) { std::copy(constant.begin(), constant.end(), bytes.begin()); });
 }
 
 } // namespace
@@ -176,12 +185,13 @@ HyperparameterValues defaultHyperparameters(const Plan &plan) {
   return values;
 }
 
-void writeConfig(Executor &executor, const HyperparameterValues &values) {
-  auto *config = reinterpret_cast<double *>(executor.address(executor.plan().configSlot()));
-  std::fill_n(config, kConfigSlotLength, 0.0);
+Status writeConfig(Executor &executor, const HyperparameterValues &values) {
+  std::array<double, kConfigSlotLength> config = {};
   for (size_t i = 0; i < kHyperparameterCount; ++i)
     if (auto value = values.find(std::string(kHyperparameterNames[i])); value != values.end())
       config[i] = value->second;
+  return executor.write(executor.plan().configSlot(),
+                        [&](std::span<uint8_t> bytes) { std::memcpy(bytes.data(), config.data(), sizeof config); });
 }
 
 Status initializeState(Executor &executor, std::span<const uint8_t> weights, uint64_t seed) {
@@ -194,13 +204,13 @@ Status initializeState(Executor &executor, std::span<const uint8_t> weights, uin
     embedded.emplace(std::move(*parsed));
   }
   for (uint32_t i = 0; i < plan.slotCount(); ++i) {
-    const plan::Slot &slot = plan.slot(i);
-    if (slot.kind() == plan::SlotKind::Constant)
-      std::memcpy(executor.address(i), slot.constant()->data(), slot.constant()->size());
-    else if (slot.kind() != plan::SlotKind::Arena)
-      std::memset(executor.address(i), 0, slot.bytes());
-    if (slot.kind() == plan::SlotKind::Parameter)
+    plan::SlotKind kind = plan.slot(i).kind();
+    if (kind == plan::SlotKind::Parameter)
       TAPEOUT_RETURN_IF_ERROR(initializeParameter(executor, i, embedded ? &*embedded : nullptr, seed));
+    else if (kind == plan::SlotKind::Constant)
+      TAPEOUT_RETURN_IF_ERROR(initializeConstant(executor, i));
+    else if (kind != plan::SlotKind::Arena)
+      TAPEOUT_RETURN_IF_ERROR(executor.clear(i));
   }
   return Status::ok();
 }
@@ -230,12 +240,12 @@ Status importParameters(Executor &executor, const std::string &path) {
   TAPEOUT_RETURN_IF_ERROR(differences.status(path, "give a file with exactly the parameters that --describe lists"));
   for (uint32_t index : parameters) {
     const TensorEntry &entry = *file->find(plan.slot(index).name()->string_view());
-    convert(executor, file->data(entry).data(), *toElementType(entry.type), index);
+    TAPEOUT_RETURN_IF_ERROR(convert(executor, file->data(entry).data(), *toElementType(entry.type), index));
   }
   return Status::ok();
 }
 
-Status exportParameters(const Executor &executor, const std::string &path) {
+Status exportParameters(Executor &executor, const std::string &path) {
   const Plan &plan = executor.plan();
   std::vector<uint32_t> parameters = plan.slotsOfKind(plan::SlotKind::Parameter);
   // Wide types first: readers that want aligned tensors can then map the file.
@@ -250,57 +260,68 @@ Status exportParameters(const Executor &executor, const std::string &path) {
   Result<SafetensorsWriter> writer = SafetensorsWriter::create(path, declarations, {{"format", "pt"}});
   if (!writer.isOk())
     return writer.status();
-  for (uint32_t index : parameters)
-    TAPEOUT_RETURN_IF_ERROR(writer->write(executor.address(index), shapeBytes(plan.slot(index))));
+  for (uint32_t index : parameters) {
+    Result<SlotBytes> bytes = executor.read(index);
+    if (!bytes.isOk())
+      return bytes.status();
+    TAPEOUT_RETURN_IF_ERROR(writer->write(bytes->get().data(), bytes->get().size()));
+  }
   return writer->commit();
 }
 
-std::vector<CheckpointTensor> checkpointTensors(const Executor &executor) {
-  std::vector<CheckpointTensor> tensors;
+Result<CheckpointState> checkpointState(Executor &executor) {
+  CheckpointState state;
   for (uint32_t i = 0; i < executor.plan().slotCount(); ++i) {
     const plan::Slot &slot = executor.plan().slot(i);
-    if (isSaved(slot.kind()))
-      tensors.push_back(
-          {slot.name()->str(), elementType(slot), shapeOf(slot), {executor.address(i), shapeBytes(slot)}});
+    if (!isSaved(slot.kind()))
+      continue;
+    Result<SlotBytes> bytes = executor.read(i);
+    if (!bytes.isOk())
+      return bytes.status();
+    state.tensors.push_back({slot.name()->str(), elementType(slot), shapeOf(slot), bytes->get()});
+    state.slots.push_back(std::move(*bytes));
   }
-  return tensors;
+  return state;
 }
 
 Status restoreState(Executor &executor, const LoadedCheckpoint &checkpoint) {
+  const Plan &plan = executor.plan();
   std::map<std::string_view, const CheckpointTensor *> saved;
   for (const CheckpointTensor &tensor : checkpoint.tensors)
     saved[tensor.name] = &tensor;
-  std::vector<CheckpointTensor> wanted = checkpointTensors(executor);
+  std::vector<std::pair<uint32_t, const CheckpointTensor *>> wanted;
   Differences differences;
-  for (const CheckpointTensor &tensor : wanted) {
-    auto found = saved.find(tensor.name);
-    if (found == saved.end())
-      differences.missing(tensor.name);
-    else if (found->second->type != tensor.type || found->second->shape != tensor.shape ||
-             found->second->bytes.size() != tensor.bytes.size())
-      differences.mismatched(tensor.name);
-  }
-  for (const CheckpointTensor &tensor : checkpoint.tensors)
-    if (std::none_of(wanted.begin(), wanted.end(), [&](const CheckpointTensor &w) { return w.name == tensor.name; }))
-      differences.unknown(tensor.name);
-  TAPEOUT_RETURN_IF_ERROR(differences.status(checkpoint.path, "resume with the executable that wrote it"));
-  for (uint32_t i = 0, next = 0; i < executor.plan().slotCount(); ++i)
-    if (isSaved(executor.plan().slot(i).kind())) {
-      std::span<const uint8_t> bytes = saved[wanted[next++].name]->bytes;
-      std::memcpy(executor.address(i), bytes.data(), bytes.size());
+  for (uint32_t i = 0; i < plan.slotCount(); ++i) {
+    const plan::Slot &slot = plan.slot(i);
+    if (!isSaved(slot.kind()))
+      continue;
+    auto found = saved.find(slot.name()->string_view());
+    if (found == saved.end()) {
+      differences.missing(slot.name()->str());
+      continue;
     }
+    const CheckpointTensor &tensor = *found->second;
+    if (tensor.type != elementType(slot) || tensor.shape != shapeOf(slot) || tensor.bytes.size() != shapeBytes(slot))
+      differences.mismatched(tensor.name);
+    wanted.emplace_back(i, &tensor);
+    saved.erase(found);
+  }
+  for (const auto &[name, tensor] : saved)
+    differences.unknown(tensor->name);
+  TAPEOUT_RETURN_IF_ERROR(differences.status(checkpoint.path, "resume with the executable that wrote it"));
+  for (const auto &[slot, tensor] : wanted)
+    TAPEOUT_RETURN_IF_ERROR(executor.write(slot, [source = tensor->bytes](std::span<uint8_t> bytes) {
+      std::copy(source.begin(), source.end(), bytes.begin());
+    }));
   return Status::ok();
 }
 
-double readNumber(const Executor &executor, uint32_t slot) {
-  return loadElement(elementType(executor.plan().slot(slot)), executor.address(slot));
-}
-
-std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name) {
+std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name,
+                                 unsigned ago) {
   const plan::NamedSlot *output = findNamed(program.outputs(), name);
   if (!output)
     return std::nullopt;
-  return readNumber(executor, output->slot());
+  return loadElement(elementType(executor.plan().slot(output->slot())), executor.scalar(output->slot(), ago));
 }
 
 } // namespace tapeout::rt

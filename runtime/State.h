@@ -23,7 +23,7 @@ Status checkHyperparameter(const std::string &name, double value, const std::str
 /// The plan's defaults; hyperparameters without one are absent.
 HyperparameterValues defaultHyperparameters(const Plan &plan);
 /// Writes checked values to the config slot; what they do not name becomes 0.
-void writeConfig(Executor &executor, const HyperparameterValues &values);
+Status writeConfig(Executor &executor, const HyperparameterValues &values);
 
 /// Parameters by their recipes, constants by the plan, everything else zero. `weights` is the executable's Weights
 /// section, possibly empty. Errors: BadData when an embedded parameter is missing there or has another shape.
@@ -33,16 +33,20 @@ Status initializeState(Executor &executor, std::span<const uint8_t> weights, uin
 /// everything that is missing, has another shape or type, or is unknown (BadData).
 Status importParameters(Executor &executor, const std::string &path);
 /// Writes all parameters to a safetensors file, in their own types.
-Status exportParameters(const Executor &executor, const std::string &path);
+Status exportParameters(Executor &executor, const std::string &path);
 
-/// The tensors of a checkpoint, pointing into the executor's memory.
-std::vector<CheckpointTensor> checkpointTensors(const Executor &executor);
+/// The tensors of a checkpoint, in plan order; their bytes lie in `slots`.
+struct CheckpointState {
+  std::vector<CheckpointTensor> tensors;
+  std::vector<SlotBytes> slots;
+};
+Result<CheckpointState> checkpointState(Executor &executor);
 /// Writes a checkpoint's tensors back. Errors as importParameters, with exact types.
 Status restoreState(Executor &executor, const LoadedCheckpoint &checkpoint);
 
-/// The first element of a slot as a number.
-double readNumber(const Executor &executor, uint32_t slot);
-/// The named output of a program after its run; nothing when the program has no such output.
-std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name);
+/// The named output of one number that the run of `program` which is `ago` runs before the last one has left; that run is
+/// over (Executor::wait). Nothing when the program has no such output.
+std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name,
+                                 unsigned ago = 0);
 
 } // namespace tapeout::rt

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+constexpr int64_t kCopyGrain = 1 << 20; // bytes; below this a second thread costs more than it saves
 
 /// Tokens of one step for language models, else samples.
 double unitsPerStep(const plan::Model &model) {
@@ -29,7 +29,11 @@ Status fillInputs(Executor &executor, const plan::Program &program, const Batch 
       return Status::error(ExitCode::BadData,
                            fmt::format("the data has no input '{}' of {} bytes; compile the model again",
                                        printable(input->name()), bytes));
-    std::memcpy(executor.address(input->slot()), source.data(), bytes);
+    TAPEOUT_RETURN_IF_ERROR(executor.write(input->slot(), [&](std::span<uint8_t> destination) {
+      executor.pool().parallelFor(static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
+        std::memcpy(destination.data() + begin, source.data() + begin, end - begin);
+      });
+    }));
   }
   return Status::ok();
 }
@@ -64,6 +68,7 @@ Result<std::optional<double>> evaluate(Executor &executor, DataLoader &data, Sto
       break;
     TAPEOUT_RETURN_IF_ERROR(fillInputs(executor, program, **batch));
     TAPEOUT_RETURN_IF_ERROR(executor.run(program));
+    TAPEOUT_RETURN_IF_ERROR(executor.wait());
     lossSum += *readOutput(executor, program, "loss_sum");
     count += *readOutput(executor, program, "count");
   }
@@ -87,15 +92,21 @@ Status Trainer::run() {
   if (!step_)
     return Status::error(ExitCode::BadData, "this executable holds no training step; compile the model with a loss");
   while (stepsDone_ < options_.steps) {
-    StepMetrics metrics;
-    TAPEOUT_RETURN_IF_ERROR(trainStep(metrics));
-    TAPEOUT_RETURN_IF_ERROR(checkFinite(metrics));
-    lastLoss_ = metrics.loss;
-    Status reported = report(metrics);
-    bool last = stepsDone_ == options_.steps;
-    bool stopping = stop_.requested() && !last;
-    bool due = options_.checkpointEvery > 0 && stepsDone_ % options_.checkpointEvery == 0;
-    if (checkpoints_ && (due || last || stopping || !reported.isOk()))
+    TAPEOUT_RETURN_IF_ERROR(startStep());
+    bool pause = pausesAfter(pending_.back().step);
+    Status reported;
+    while (pending_.size() > (pause || !reported.isOk() ? 0 : executor_.runsAhead())) {
+      StepMetrics metrics;
+      TAPEOUT_RETURN_IF_ERROR(finishStep(metrics));
+      TAPEOUT_RETURN_IF_ERROR(checkFinite(metrics));
+      lastLoss_ = metrics.loss;
+      if (reported.isOk())
+        reported = report(metrics);
+    }
+    if (!pending_.empty())
+      continue;
+    bool stopping = stop_.requested() && stepsDone_ < options_.steps;
+    if (checkpoints_ && (checkpointDue(stepsDone_) || stopping || !reported.isOk()))
       TAPEOUT_RETURN_IF_ERROR(save());
     if (!reported.isOk()) { // the training itself is sound, so it is kept
       if (checkpoints_)
@@ -109,31 +120,60 @@ Status Trainer::run() {
   return checkpoints_ ? checkpoints_->wait() : Status::ok();
 }
 
-Status Trainer::trainStep(StepMetrics &metrics) {
-  Clock::time_point start = Clock::now();
+bool Trainer::evaluationDue(uint64_t step) const {
+  return evalData_ && (step == options_.steps || (options_.evalEvery > 0 && step % options_.evalEvery == 0));
+}
+
+bool Trainer::checkpointDue(uint64_t step) const {
+  return checkpoints_ &&
+         (step == options_.steps || (options_.checkpointEvery > 0 && step % options_.checkpointEvery == 0));
+}
+
+bool Trainer::isTraced(uint64_t step) const {
+  return !options_.tracePath.empty() && step - options_.stepsDone <= kTracedSteps;
+}
+
+bool Trainer::pausesAfter(uint64_t step) const {
+  return step == options_.steps || evaluationDue(step) || checkpointDue(step) || isTraced(step) || stop_.requested();
+}
+
+Status Trainer::startStep() {
+  uint64_t step = stepsDone_ + pending_.size() + 1;
+  if (pending_.empty())
+    mark_ = Clock::now();
   double waitedBefore = data_.waitSeconds();
   Result<const Batch *> batch = data_.next();
   if (!batch.isOk())
     return batch.status();
   double waited = data_.waitSeconds() - waitedBefore;
   TAPEOUT_RETURN_IF_ERROR(fillInputs(executor_, *step_, **batch));
+  if (isTraced(step))
+    trace_.push_back({step, {}});
+  TAPEOUT_RETURN_IF_ERROR(executor_.run(*step_, isTraced(step) ? &trace_.back().times : nullptr));
+  pending_.push_back({step, waited});
+  return Status::ok();
+}
 
-  bool traced = !options_.tracePath.empty() && stepsDone_ - options_.stepsDone < kTracedSteps;
-  if (traced)
-    trace_.push_back({stepsDone_ + 1, {}});
-  TAPEOUT_RETURN_IF_ERROR(executor_.run(*step_, traced ? &trace_.back().times : nullptr));
-  ++stepsDone_;
+/// Waits for the oldest step that is not done.
+Status Trainer::finishStep(StepMetrics &metrics) {
+  auto ago = static_cast<unsigned>(pending_.size() - 1);
+  TAPEOUT_RETURN_IF_ERROR(executor_.wait(ago));
+  const PendingStep done = pending_.front();
+  pending_.pop_front();
+  stepsDone_ = done.step;
 
-  double seconds = std::max(secondsSince(start), 1e-9);
+  Clock::time_point now = Clock::now();
+  double seconds = std::max(std::chrono::duration<double>(now - mark_).count(), 1e-9);
+  mark_ = now;
   metrics.step = stepsDone_;
   metrics.totalSteps = options_.steps;
-  metrics.loss = *readOutput(executor_, *step_, "loss");
-  metrics.gradNorm = readOutput(executor_, *step_, "grad_norm").value_or(0);
-  metrics.lr = readOutput(executor_, *step_, "lr").value_or(0);
+  metrics.loss = *readOutput(executor_, *step_, "loss", ago);
+  metrics.gradNorm = readOutput(executor_, *step_, "grad_norm", ago).value_or(0);
+  metrics.lr = readOutput(executor_, *step_, "lr", ago).value_or(0);
   metrics.throughput = unitsPerStep(executor_.plan().model()) / seconds;
   metrics.unit = readsTokens(executor_.plan().model().task()) ? "tokens" : "samples";
-  metrics.dataWaitShare = std::clamp(waited / seconds, 0.0, 1.0);
-  metrics.arenaBytes = executor_.plan().arenaBytes();
+  metrics.dataWaitShare = std::clamp(done.waitedForData / seconds, 0.0, 1.0);
+  metrics.memoryBytes = executor_.memoryBytes();
   return Status::ok();
 }
 
@@ -152,8 +192,7 @@ Status Trainer::checkFinite(const StepMetrics &metrics) const {
 }
 
 Status Trainer::evaluateIfDue(StepMetrics &metrics) {
-  bool due = stepsDone_ == options_.steps || (options_.evalEvery > 0 && stepsDone_ % options_.evalEvery == 0);
-  if (!evalData_ || !due)
+  if (!evaluationDue(stepsDone_))
     return Status::ok();
   Result<std::optional<double>> loss = evaluate(executor_, *evalData_, stop_);
   if (!loss.isOk())
@@ -183,7 +222,10 @@ Status Trainer::save() {
   contents.manifest.planHash = executor_.plan().hash();
   contents.manifest.config = options_.config;
   contents.manifest.position = data_.position();
-  contents.tensors = checkpointTensors(executor_);
+  Result<CheckpointState> state = checkpointState(executor_);
+  if (!state.isOk())
+    return state.status();
+  contents.tensors = state->tensors;
   return checkpoints_->save(contents);
 }
 

@@ -2,6 +2,9 @@
 //
 // A resumed run continues bit for bit as if it had never stopped: the state, the step and the position in the data come
 // from the checkpoint, and everything random inside a step is keyed by (seed, step).
+//
+// Where the executor queues runs, a step's numbers are read while the next step runs, except where something happens
+// between the two: an evaluation, a checkpoint, a trace, a signal, the end.
 #pragma once
 
 #include "runtime/Executor.h"
@@ -12,20 +15,22 @@
 #include "runtime/io/DataLoader.h"
 #include "runtime/io/Metrics.h"
 
+#include <chrono>
+#include <deque>
 #include <optional>
 #include <string>
 
 namespace tapeout::rt {
 
 struct TrainerOptions {
-  uint64_t steps = 0;              ///< of the whole run, those before a resume included
-  uint64_t stepsDone = 0;          ///< by the checkpoint that was restored
-  HyperparameterValues config;     ///< what the config slot holds, for checkpoints
-  std::string checkpointDirectory; ///< empty: no checkpoints
-  uint64_t checkpointEvery = 0;    ///< 0: only at the end
-  int keep = 3;                    ///< checkpoints to keep
-  uint64_t evalEvery = 0;          ///< 0: only at the end
-  std::string tracePath;           ///< empty: no trace; else of the run's first kTracedSteps steps
+  uint64_t steps = 0;                   ///< of the whole run, those before a resume included
+  uint64_t stepsDone = 0;               ///< by the checkpoint that was restored
+  HyperparameterValues config = {};     ///< what the config slot holds, for checkpoints
+  std::string checkpointDirectory = {}; ///< empty: no checkpoints
+  uint64_t checkpointEvery = 0;         ///< 0: only at the end
+  int keep = 3;                         ///< checkpoints to keep
+  uint64_t evalEvery = 0;               ///< 0: only at the end
+  std::string tracePath = {};           ///< empty: no trace; else of the run's first kTracedSteps steps
 };
 
 class Trainer {
@@ -42,8 +47,17 @@ public:
   uint64_t stepsDone() const { return stepsDone_; }
 
 private:
-  Status trainStep(StepMetrics &metrics);
-  Status runProgram(std::vector<InstructionTime> *times);
+  struct PendingStep {
+    uint64_t step;
+    double waitedForData; // seconds
+  };
+
+  Status startStep();
+  Status finishStep(StepMetrics &metrics);
+  bool pausesAfter(uint64_t step) const;
+  bool evaluationDue(uint64_t step) const;
+  bool checkpointDue(uint64_t step) const;
+  bool isTraced(uint64_t step) const;
   Status checkFinite(const StepMetrics &metrics) const;
   Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
@@ -61,13 +75,15 @@ private:
   std::optional<AsyncCheckpointer> checkpoints_;
   std::vector<TracedStep> trace_;
   uint64_t stepsDone_;
+  std::deque<PendingStep> pending_; // started, not done
+  std::chrono::steady_clock::time_point mark_; // when the step that is running began
   std::optional<double> lastLoss_;
 };
 
 /// What the loader needs to know about a program: task, sizes and inputs. Paths, seed and order are left to the caller.
 DataSpec dataSpecOf(const Plan &plan, const plan::Program &program);
 
-/// Copies a batch into the inputs of a program. BadData when one is missing or has another size.
+/// Writes a batch to the inputs of a program. BadData when one is missing or has another size.
 Status fillInputs(Executor &executor, const plan::Program &program, const Batch &batch);
 
 /// The mean loss over one pass of `data`; nothing when `stop` was requested meanwhile. The plan has an evaluate

@@ -24,7 +24,7 @@ struct StepMetrics {
   double throughput = 0;       ///< `unit` per second
   std::string unit = "tokens"; ///< "tokens" or "samples"
   double dataWaitShare = 0;    ///< of the step's time, 0 to 1
-  uint64_t arenaBytes = 0;
+  uint64_t memoryBytes = 0;
   std::optional<double> evalLoss;
 };
 

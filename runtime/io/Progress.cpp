@@ -43,7 +43,7 @@ std::string progressText(const StepMetrics &metrics, std::optional<double> secon
     text += fmt::format("  ETA {}", durationText(*secondsLeft));
   text += fmt::format("  {} {}/s  grad {:.3g}  lr {:.2e}  data wait {:.0f}%  memory {}", scaled(metrics.throughput),
                       metrics.unit, metrics.gradNorm, metrics.lr, metrics.dataWaitShare * 100,
-                      memoryText(metrics.arenaBytes));
+                      memoryText(metrics.memoryBytes));
   return text;
 }
 

@@ -6,7 +6,7 @@
 #include "ir/plan/Plan.h"
 #include "ir/tape/Shape.h"
 #include "passes/Passes.h"
-#include "runtime/Executor.h"
+#include "runtime/device/cpu/CpuExecutor.h"
 #include "runtime/plan_generated.h"
 #include "tests/ops/RandomGraph.h"
 
@@ -142,7 +142,7 @@ private:
     Result<rt::Plan> plan = rt::Plan::load(spanOf(bytes_));
     ASSERT_TRUE(plan.isOk()) << plan.status().message();
     plan_.emplace(std::move(*plan));
-    auto executor = rt::Executor::create(*plan_, spanOf(kernels_), {.threads = 2, .isa = {}, .checkMemory = true});
+    auto executor = rt::CpuExecutor::create(*plan_, spanOf(kernels_), {.threads = 2, .checkMemory = true});
     ASSERT_TRUE(executor.isOk()) << executor.status().message();
     executor_ = std::move(*executor);
   }
@@ -161,7 +161,7 @@ private:
 
   std::string bytes_, kernels_;
   std::optional<rt::Plan> plan_;
-  std::unique_ptr<rt::Executor> executor_;
+  std::unique_ptr<rt::CpuExecutor> executor_;
 };
 
 /// Compares `count` graphs from seed `first` on, compiled together.

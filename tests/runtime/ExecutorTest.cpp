@@ -1,6 +1,6 @@
 // Programs give the right numbers, the same bits on every thread count and instruction set, and memory faults are
 // found.
-#include "runtime/Executor.h"
+#include "runtime/device/cpu/CpuExecutor.h"
 
 #include "runtime/State.h"
 #include "tests/runtime/TestPlans.h"
@@ -17,15 +17,15 @@ using namespace test;
 
 /// A plan with its executor and initial state.
 struct Machine {
-  explicit Machine(const plan::PlanT &source, ExecutorOptions options = {.threads = 1, .isa = {}, .checkMemory = false})
+  explicit Machine(const plan::PlanT &source, ExecutorOptions options = {.threads = 1, .isa = {}})
       : plan(std::move(*Plan::load(serialize(source)))) {
-    Result<std::unique_ptr<Executor>> created = Executor::create(plan, kernelBytes(), options);
+    Result<std::unique_ptr<CpuExecutor>> created = CpuExecutor::create(plan, kernelBytes(), options);
     status = created.isOk() ? Status::ok() : created.status();
     if (!created.isOk())
       return;
     executor = std::move(*created);
     EXPECT_TRUE(initializeState(*executor, {}, 7).isOk());
-    writeConfig(*executor, {{"lr", 0.1}, {"momentum", 0.5}});
+    EXPECT_TRUE(writeConfig(*executor, {{"lr", 0.1}, {"momentum", 0.5}}).isOk());
   }
   template <typename T> T *at(const char *name) {
     for (uint32_t i = 0; i < plan.slotCount(); ++i)
@@ -43,7 +43,7 @@ struct Machine {
 
   Plan plan;
   Status status;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<CpuExecutor> executor;
 };
 
 std::vector<float> weightsAfter(int steps, const ExecutorOptions &options) {
@@ -80,11 +80,11 @@ TEST(Executor, StepMatchesTheFormula) {
 }
 
 TEST(Executor, SameBitsOnEveryThreadCountAndIsa) {
-  std::vector<float> expected = weightsAfter(20, {.threads = 1, .isa = CpuIsa::Avx2, .checkMemory = false});
+  std::vector<float> expected = weightsAfter(20, {.threads = 1, .isa = CpuIsa::Avx2});
   for (int threads : {1, 2, 4})
     for (bool forceAvx2 : {false, true}) {
       std::optional<CpuIsa> isa = forceAvx2 ? std::optional(CpuIsa::Avx2) : std::nullopt;
-      EXPECT_EQ(weightsAfter(20, {.threads = threads, .isa = isa, .checkMemory = false}), expected) << threads;
+      EXPECT_EQ(weightsAfter(20, {.threads = threads, .isa = isa}), expected) << threads;
     }
 }
 
@@ -126,16 +126,16 @@ TEST(Executor, KernelsThatAreNoSharedObject) {
   Plan plan = std::move(*Plan::load(serialize(regressionPlan())));
   std::vector<uint8_t> junk(4096, 'x'), truncated = kernelBytes();
   truncated.resize(100);
-  EXPECT_EQ(Executor::create(plan, junk, {}).status().code(), ExitCode::BadData);
-  EXPECT_EQ(Executor::create(plan, {}, {}).status().code(), ExitCode::BadData);
-  EXPECT_EQ(Executor::create(plan, truncated, {}).status().code(), ExitCode::Unavailable);
+  EXPECT_EQ(CpuExecutor::create(plan, junk, {}).status().code(), ExitCode::BadData);
+  EXPECT_EQ(CpuExecutor::create(plan, {}, {}).status().code(), ExitCode::BadData);
+  EXPECT_EQ(CpuExecutor::create(plan, truncated, {}).status().code(), ExitCode::Unavailable);
 }
 
 TEST(Arena, RefusesWhatTheMachineCannotHold) {
   plan::PlanT source = regressionPlan();
   source.arena_bytes = uint64_t(1) << 45;
   Plan plan = std::move(*Plan::load(serialize(source)));
-  Status status = Executor::create(plan, kernelBytes(), {}).status();
+  Status status = CpuExecutor::create(plan, kernelBytes(), {}).status();
   EXPECT_EQ(status.code(), ExitCode::Unavailable);
   EXPECT_NE(status.message().find("32768.00 GiB"), std::string::npos) << status.message();
   EXPECT_EQ(MemoryRegion::create(uint64_t(1) << 60, "test").status().code(), ExitCode::Unavailable);
@@ -151,10 +151,10 @@ TEST(Arena, RegionsAreAlignedAndZero) {
 constexpr ExecutorOptions kChecked = {.threads = 2, .isa = {}, .checkMemory = true};
 
 TEST(MemoryCheck, GoodPlanPassesWithTheSameBits) {
-  EXPECT_EQ(weightsAfter(5, kChecked), weightsAfter(5, {.threads = 1, .isa = {}, .checkMemory = false}));
+  EXPECT_EQ(weightsAfter(5, kChecked), weightsAfter(5, {.threads = 1, .isa = {}}));
   Machine machine(regressionPlan(), kChecked);
-  EXPECT_LE(machine.executor->arena().highWater(), machine.plan.arenaBytes());
-  EXPECT_GT(machine.executor->arena().highWater(), machine.plan.arenaBytes() - 64);
+  EXPECT_LE(machine.executor->arenaHighWater(), machine.plan.arenaBytes());
+  EXPECT_GT(machine.executor->arenaHighWater(), machine.plan.arenaBytes() - 64);
 }
 
 TEST(MemoryCheck, FindsOverlappingLiveSlots) {

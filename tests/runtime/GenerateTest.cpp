@@ -2,6 +2,7 @@
 #include "runtime/Generate.h"
 
 #include "runtime/State.h"
+#include "runtime/device/cpu/CpuExecutor.h"
 #include "tests/runtime/TestPlans.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using namespace test;
 /// A bigram model in which the byte after b is b + 1, or b + 2 with less probability.
 struct Machine {
   Machine() : plan(std::move(*Plan::load(serialize(bigramPlan())))) {
-    executor = std::move(*Executor::create(plan, kernelBytes(), {.threads = 1, .isa = {}, .checkMemory = false}));
+    executor = std::move(*CpuExecutor::create(plan, kernelBytes(), {.threads = 1, .isa = {}}));
     table = reinterpret_cast<float *>(executor->address(plan.slotsOfKind(plan::SlotKind::Parameter).front()));
     for (int from = 0; from < 256; ++from)
       for (int to = 0; to < 256; ++to)
@@ -29,7 +30,7 @@ struct Machine {
   }
   StopSignal stop;
   Plan plan;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<CpuExecutor> executor;
   float *table;
   std::string text;
 };
@@ -86,13 +87,13 @@ TEST(Generate, PromptsOfIds) {
 
 TEST(Generate, RefusesModelsThatCannot) {
   Plan plan = std::move(*Plan::load(serialize(regressionPlan())));
-  std::unique_ptr<Executor> executor = std::move(*Executor::create(plan, kernelBytes(), {}));
+  std::unique_ptr<CpuExecutor> executor = std::move(*CpuExecutor::create(plan, kernelBytes(), {}));
   StopSignal stop;
   EXPECT_EQ(generate(*executor, {.prompt = "a"}, stop, [](int64_t) {}).code(), ExitCode::BadConfig);
   plan::PlanT source = bigramPlan();
   source.model->context = 9;
   Plan other = std::move(*Plan::load(serialize(source)));
-  executor = std::move(*Executor::create(other, kernelBytes(), {}));
+  executor = std::move(*CpuExecutor::create(other, kernelBytes(), {}));
   EXPECT_EQ(generate(*executor, {.prompt = "a"}, stop, [](int64_t) {}).code(), ExitCode::BadData);
 }
 

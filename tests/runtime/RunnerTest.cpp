@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +95,18 @@ TEST_F(Runner, TrainsEvaluatesAndExports) {
   outcome = run("--init @w --eval-data @x.npy --eval-labels @y.npy");
   EXPECT_EQ(outcome.code, 0) << outcome.error;
   EXPECT_NE(outcome.out.find("evaluation loss 0.0000"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Runner, CudaWithoutDriverIsASentence) {
+  if (dlopen("libcuda.so.1", RTLD_NOW))
+    GTEST_SKIP() << "there is a driver";
+  std::vector<uint8_t> plan = serialize(cudaRegressionPlan());
+  ASSERT_TRUE(writePackage(TAPEOUT_RUNNER, {{SectionKind::Plan, "", plan, ""}}, executable).isOk());
+  expectError(kTrain + "--steps 10", 69, "error: this executable trains on an NVIDIA GPU, but there is no NVIDIA driver (libcuda");
+  expectError(kTrain + "--steps 10 --isa avx2", 78, "--isa chooses among kernels for the processor");
+  Outcome outcome = run("--describe");
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("PTX, sm_80, sm_90"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Runner, ResumedRunGivesTheSameFile) {

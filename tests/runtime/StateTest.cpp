@@ -3,6 +3,7 @@
 
 #include "runtime/base/BFloat16.h"
 #include "runtime/base/Philox.h"
+#include "runtime/device/cpu/CpuExecutor.h"
 #include "tests/runtime/TestPlans.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using namespace test;
 
 struct Machine {
   explicit Machine(const plan::PlanT &source) : plan(std::move(*Plan::load(serialize(source)))) {
-    executor = std::move(*Executor::create(plan, kernelBytes(), {.threads = 2, .isa = {}, .checkMemory = false}));
+    executor = std::move(*CpuExecutor::create(plan, kernelBytes(), {.threads = 2, .isa = {}}));
   }
   template <typename T> T *at(const std::string &name) {
     for (uint32_t i = 0; i < plan.slotCount(); ++i)
@@ -26,7 +27,7 @@ struct Machine {
     return nullptr;
   }
   Plan plan;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<CpuExecutor> executor;
 };
 
 plan::PlanT planWithRecipe(plan::InitializerKind kind, double a, double b, uint64_t stream) {
@@ -136,7 +137,8 @@ TEST(State, RestoreChecksNamesShapesAndTypes) {
   ASSERT_TRUE(initializeState(*machine.executor, {}, 1).isOk());
   std::vector<float> four(8, 4.0f);
   LoadedCheckpoint checkpoint;
-  checkpoint.tensors = checkpointTensors(*machine.executor);
+  CheckpointState state = std::move(*checkpointState(*machine.executor));
+  checkpoint.tensors = state.tensors;
   ASSERT_EQ(checkpoint.tensors.size(), 3u);
   for (CheckpointTensor &tensor : checkpoint.tensors)
     if (tensor.name == "linear.weight")
@@ -156,7 +158,7 @@ TEST(State, ConfigTakesDefaultsAndValues) {
   HyperparameterValues values = defaultHyperparameters(machine.plan);
   EXPECT_EQ(values.size(), 3u);
   values["seed"] = 12;
-  writeConfig(*machine.executor, values);
+  ASSERT_TRUE(writeConfig(*machine.executor, values).isOk());
   const double *config = machine.at<double>("config");
   EXPECT_EQ(config[static_cast<size_t>(Hyperparameter::LearningRate)], 0.1);
   EXPECT_EQ(config[static_cast<size_t>(Hyperparameter::Momentum)], 0.5);

@@ -2,12 +2,16 @@
 
 #include "runtime/base/Hyperparameters.h"
 #include "runtime/base/Package.h"
+#include "tests/runtime/PlanBuilder.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <elf.h>
+
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,89 +23,6 @@ using plan::ElementType;
 using plan::SlotKind;
 
 constexpr int64_t kBatch = 16, kWidth = 8, kVocabulary = 256, kContext = 8;
-
-uint64_t align(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/// Appends to a plan and keeps its offsets.
-class Builder {
-public:
-  Builder() {
-    plan.format_version = 1;
-    plan.compiler = "test";
-    plan.target = "cpu";
-    plan.model = std::make_unique<plan::ModelT>();
-    plan.layers = {"linear", "loss", "optimizer"};
-  }
-
-  uint32_t slot(const std::string &name, SlotKind kind, ElementType type, std::vector<int64_t> shape) {
-    auto slot = std::make_unique<plan::SlotT>();
-    slot->name = name;
-    slot->kind = kind;
-    slot->element_type = type;
-    slot->bytes = elementSize(static_cast<tapeout::ElementType>(type));
-    for (int64_t extent : shape)
-      slot->bytes *= extent;
-    slot->shape = std::move(shape);
-    uint64_t &end = kind == SlotKind::Arena ? plan.arena_bytes : plan.persistent_bytes;
-    slot->offset = end;
-    end += align(slot->bytes);
-    if (kind == SlotKind::Parameter) {
-      slot->initializer = std::make_unique<plan::InitializerT>();
-      slot->initializer->kind = plan::InitializerKind::Normal;
-      slot->initializer->b = 0.02;
-    }
-    plan.slots.push_back(std::move(slot));
-    return plan.slots.size() - 1;
-  }
-
-  uint32_t kernel(const std::string &symbol, uint64_t units, uint32_t arguments, uint32_t results) {
-    auto kernel = std::make_unique<plan::KernelT>();
-    kernel->symbol = symbol;
-    kernel->units = units;
-    kernel->grain = 1;
-    kernel->argument_count = arguments;
-    kernel->result_count = results;
-    plan.kernels.push_back(std::move(kernel));
-    return plan.kernels.size() - 1;
-  }
-
-  plan::ProgramT &program(const std::string &name) {
-    plan.programs.push_back(std::make_unique<plan::ProgramT>());
-    plan.programs.back()->name = name;
-    return *plan.programs.back();
-  }
-
-  template <typename Body> void add(plan::ProgramT &program, Body body, uint32_t layer, uint8_t phase) {
-    auto instruction = std::make_unique<plan::InstructionT>();
-    instruction->body.Set(std::move(body));
-    instruction->layer = layer;
-    instruction->phase = phase;
-    instruction->flops = 10;
-    program.instructions.push_back(std::move(instruction));
-  }
-
-  void launch(plan::ProgramT &program, uint32_t kernel, std::vector<uint32_t> arguments, uint32_t layer,
-              uint8_t phase) {
-    plan::LaunchT launch;
-    launch.kernel = kernel;
-    launch.arguments = std::move(arguments);
-    add(program, std::move(launch), layer, phase);
-  }
-
-  void name(std::vector<std::unique_ptr<plan::NamedSlotT>> &list, const std::string &name, uint32_t slot) {
-    list.push_back(std::make_unique<plan::NamedSlotT>());
-    list.back()->name = name;
-    list.back()->slot = slot;
-  }
-
-  void defaultValue(const std::string &name, double value) {
-    plan.defaults.push_back(std::make_unique<plan::DefaultT>());
-    plan.defaults.back()->name = name;
-    plan.defaults.back()->value = value;
-  }
-
-  plan::PlanT plan;
-};
 
 plan::MatmulT matmul(uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, int64_t k, bool transposeA) {
   plan::MatmulT result;
@@ -123,7 +44,8 @@ plan::MatmulT matmul(uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, i
 } // namespace
 
 plan::PlanT regressionPlan() {
-  Builder b;
+  PlanBuilder b;
+  b.plan.layers = {"linear", "loss", "optimizer"};
   b.plan.model->name = "regression";
   b.plan.model->task = plan::Task::Regression;
   b.plan.model->batch = kBatch;
@@ -176,7 +98,8 @@ plan::PlanT regressionPlan() {
 }
 
 plan::PlanT bigramPlan() {
-  Builder b;
+  PlanBuilder b;
+  b.plan.layers = {"bigram"};
   b.plan.model->name = "bigram";
   b.plan.model->task = plan::Task::LanguageModel;
   b.plan.model->batch = 1;
@@ -194,6 +117,38 @@ plan::PlanT bigramPlan() {
   b.name(predict.outputs, "logits", logits);
   b.launch(predict, bigram, {tokens, position, table, logits}, 0, 0);
   return std::move(b.plan);
+}
+
+std::vector<uint8_t> emptyCubin(uint8_t architecture) {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_machine = 190; // EM_CUDA
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  const auto *bytes = reinterpret_cast<const uint8_t *>(&header);
+  std::vector<uint8_t> cubin(bytes, bytes + sizeof header);
+  cubin.push_back(architecture);
+  return cubin;
+}
+
+plan::PlanT cudaRegressionPlan() {
+  plan::PlanT plan = regressionPlan();
+  plan.target = "cuda";
+  plan.workspace_bytes = 4096;
+  plan.modules.push_back(std::make_unique<plan::KernelModuleT>());
+  for (uint8_t architecture : {80, 90}) {
+    auto cubin = std::make_unique<plan::CubinT>();
+    cubin->architecture = architecture;
+    cubin->bytes = emptyCubin(architecture);
+    plan.modules[0]->cubins.push_back(std::move(cubin));
+  }
+  plan.modules[0]->ptx = ".version 8.3";
+  for (auto &kernel : plan.kernels) {
+    kernel->gpu = std::make_unique<plan::GpuKernelT>();
+    kernel->gpu->blocks = static_cast<uint32_t>(kernel->units);
+    kernel->gpu->threads = 1;
+  }
+  return plan;
 }
 
 std::vector<uint8_t> serialize(const plan::PlanT &plan) {

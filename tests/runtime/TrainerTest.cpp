@@ -2,6 +2,7 @@
 #include "runtime/Trainer.h"
 
 #include "runtime/base/Package.h"
+#include "runtime/device/cpu/CpuExecutor.h"
 #include "tests/runtime/TestPlans.h"
 
 #include <gtest/gtest.h>
@@ -22,11 +23,11 @@ struct Session {
   Session(const TemporaryFolder &folder, const plan::PlanT &source, double lr = 0.1)
       : package(std::move(*openPackage(writeTestPackage(folder, source)))),
         plan(std::move(*Plan::load(package.find(SectionKind::Plan, "cpu")->bytes))) {
-    executor = std::move(*Executor::create(plan, package.find(SectionKind::CpuKernels, "cpu")->bytes,
-                                           {.threads = 2, .isa = {}, .checkMemory = false}));
+    executor = std::move(*CpuExecutor::create(plan, package.find(SectionKind::CpuKernels, "cpu")->bytes,
+                                           {.threads = 2, .isa = {}}));
     EXPECT_TRUE(initializeState(*executor, {}, 3).isOk());
     options.config = {{"lr", lr}, {"momentum", 0.5}, {"seed", 3}};
-    writeConfig(*executor, options.config);
+    EXPECT_TRUE(writeConfig(*executor, options.config).isOk());
     data = open(folder, true);
     evalData = open(folder, false);
     metrics = std::move(*MetricsWriter::create(
@@ -58,7 +59,7 @@ struct Session {
   StopSignal stop;
   Package package;
   Plan plan;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<CpuExecutor> executor;
   std::unique_ptr<DataLoader> data, evalData;
   std::unique_ptr<MetricsWriter> metrics;
   TrainerOptions options;
@@ -187,7 +188,7 @@ TEST(Trainer, PlanWithoutStepIsRefused) {
   plan::PlanT source = regressionPlan();
   source.programs.erase(source.programs.begin());
   Plan plan = std::move(*Plan::load(serialize(source)));
-  std::unique_ptr<Executor> executor = std::move(*Executor::create(plan, kernelBytes(), {}));
+  std::unique_ptr<CpuExecutor> executor = std::move(*CpuExecutor::create(plan, kernelBytes(), {}));
   session.options.steps = 1;
   Status status = Trainer(*executor, *session.data, nullptr, *session.metrics, session.stop, session.options).run();
   EXPECT_EQ(status.code(), ExitCode::BadData);

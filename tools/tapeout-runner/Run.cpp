@@ -38,8 +38,8 @@ std::span<const uint8_t> bytesOf(const Section *section) {
 /// One run of the executable. Members are in the order in which they come to life.
 class Run {
 public:
-  Run(const Package &package, const Plan &plan, Options options)
-      : package_(package), plan_(plan), options_(std::move(options)) {}
+  Run(const Package &package, const Plan &plan, std::string path, Options options)
+      : package_(package), plan_(plan), path_(std::move(path)), options_(std::move(options)) {}
   Status operator()();
 
 private:
@@ -57,6 +57,7 @@ private:
 
   const Package &package_;
   const Plan &plan_;
+  const std::string path_; // of the package
   const Options options_;
   StopSignal stop_; // before the first thread
   std::optional<FolderLock> checkpointLock_;
@@ -73,8 +74,11 @@ Status Run::operator()() {
   if (options_.bench)
     counter.emplace(MissCounter::open());
   Result<std::unique_ptr<Executor>> executor =
-      Executor::create(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
-                       {.threads = options_.threads, .isa = options_.isa, .checkMemory = options_.checkMemory});
+      createExecutor(plan_, bytesOf(firstOf(package_, SectionKind::CpuKernels)),
+                     {.threads = options_.threads,
+                      .isa = options_.isa,
+                      .checkMemory = options_.checkMemory,
+                      .tuningPath = path_ + ".tuning.json"});
   if (!executor.isOk())
     return executor.status();
   executor_ = std::move(*executor);
@@ -91,7 +95,7 @@ Status Run::operator()() {
     TAPEOUT_RETURN_IF_ERROR(generateText());
   if (options_.checkMemory)
     fmt::print(stderr, "memory check: the programs touch {} of the {} arena bytes planned\n",
-               executor_->arena().highWater(), plan_.arenaBytes());
+               executor_->arenaHighWater(), plan_.arenaBytes());
   return Status::ok();
 }
 
@@ -137,8 +141,7 @@ Status Run::initialize() {
     config_[name] = value;
   TAPEOUT_RETURN_IF_ERROR(takeSteps());
   config_["seed"] = static_cast<double>(seed_);
-  writeConfig(*executor_, config_);
-  return Status::ok();
+  return writeConfig(*executor_, config_);
 }
 
 Status Run::start() {
@@ -240,8 +243,8 @@ Status Run::train() {
   options.keep = options_.keep;
   options.evalEvery = options_.evalEvery;
   options.tracePath = options_.trace;
-  fmt::print("{}: {} samples per step, {} threads, {}; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
-             executor_->pool().threads(), executor_->isa() == CpuIsa::Avx512 ? "AVX-512" : "AVX2", (*data)->description(),
+  fmt::print("{}: {} samples per step, {}; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
+             executor_->description(), (*data)->description(),
              stepsDone_ > 0 ? fmt::format("; resumed after step {}", stepsDone_) : "");
   std::fflush(stdout);
   return Trainer(*executor_, **data, evalData.get(), **metrics, stop_, std::move(options)).run();
@@ -320,7 +323,7 @@ Status run(int argc, const char *const *argv) {
     fmt::print("{}", describePlan(*plan));
     return Status::ok();
   }
-  return Run(*package, *plan, std::get<Options>(*options))();
+  return Run(*package, *plan, path, std::get<Options>(*options))();
 }
 
 } // namespace tapeout::runner

@@ -28,7 +28,7 @@ StepMetrics metricsOf(uint64_t step) {
   metrics.lr = 3e-4;
   metrics.throughput = 45210;
   metrics.dataWaitShare = 0.031;
-  metrics.arenaBytes = uint64_t{5} << 28;
+  metrics.memoryBytes = uint64_t{5} << 28;
   return metrics;
 }
 
@@ -329,7 +329,7 @@ TEST(Progress, SaysWhatMatters) {
   metrics.evalLoss = 1.25;
   metrics.unit = "samples";
   metrics.throughput = 12.34;
-  metrics.arenaBytes = 2048;
+  metrics.memoryBytes = 2048;
   EXPECT_EQ(progressText(metrics, 7325), "step 20/500  loss 0.1250  eval loss 1.2500  ETA 2:02:05  12.3 samples/s  "
                                          "grad 0.5  lr 3.00e-04  data wait 3%  memory 2.0 KiB");
   EXPECT_EQ(progressText(metrics, std::nullopt).find("ETA"), std::string::npos);

@@ -1,0 +1,205 @@
+#include "runtime/device/cuda/CudaExecutor.h"
+
+#include "runtime/PlanMatmul.h"
+#include "runtime/device/cuda/ProductTuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tapeout::rt {
+namespace {
+
+constexpr uint64_t kTableAlignment = 256;
+
+double gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+uint64_t alignTable(uint64_t bytes) { return (bytes + kTableAlignment - 1) / kTableAlignment * kTableAlignment; }
+
+/// Bytes of the argument tables of all launches.
+uint64_t tableBytes(const Plan &plan) {
+  uint64_t bytes = 0;
+  for (const plan::Program *program : orEmpty(plan.root().programs()))
+    for (const plan::Instruction *instruction : orEmpty(program->instructions()))
+      if (const plan::Launch *launch = instruction->body_as_Launch())
+        if (const plan::Kernel &kernel = *plan.root().kernels()->Get(launch->kernel()); kernel.gpu()->argument_table())
+          bytes += alignTable(kernel.argument_count() * sizeof(CuDevicePointer));
+  return bytes;
+}
+
+Status checkMemory(const CudaDevice &device, const Plan &plan, uint64_t libraryBytes) {
+  size_t free = 0, total = 0;
+  const CudaDriver &driver = device.driver();
+  TAPEOUT_RETURN_IF_ERROR(driver.check(driver.memGetInfo(&free, &total), "the GPU's memory"));
+  uint64_t needed = plan.persistentBytes() + plan.arenaBytes() + libraryBytes; // no overflow: Plan limits all
+  if (needed <= free)
+    return Status::ok();
+  return Status::error(
+      ExitCode::Unavailable,
+      fmt::format("the model needs {:.2f} GiB of GPU memory ({:.2f} GiB for one step, {:.2f} GiB for parameters and optimizer, "
+                  "{:.2f} GiB for library kernels) but {:.2f} GiB of the {:.2f} GiB of the {} are free; compile with a smaller "
+                  "--batch, or end the programs that use the GPU",
+                  gibibytes(needed), gibibytes(plan.arenaBytes()), gibibytes(plan.persistentBytes()), gibibytes(libraryBytes),
+                  gibibytes(free), gibibytes(total), device.name()));
+}
+
+} // namespace
+
+Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, const CudaLibraries &libraries,
+                                                           const ExecutorOptions &options) {
+  Result<CudaDevice> device = CudaDevice::open(libraries.driver);
+  if (!device.isOk())
+    return device.status();
+  TAPEOUT_RETURN_IF_ERROR(checkImages(plan, device->architecture(), device->name()));
+  uint64_t libraryBytes = alignTable(plan.root().workspace_bytes()) + tableBytes(plan);
+  TAPEOUT_RETURN_IF_ERROR(checkMemory(*device, plan, libraryBytes));
+
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options.threads));
+  executor->libraryBytes_ = libraryBytes;
+  executor->tableEnd_ = alignTable(plan.root().workspace_bytes());
+  TAPEOUT_RETURN_IF_ERROR(executor->allocate());
+  Result<KernelModules> modules = KernelModules::load(executor->driver_, plan, executor->device_.architecture());
+  if (!modules.isOk())
+    return modules.status();
+  executor->modules_ = std::move(*modules);
+  if (libraries.blas)
+    TAPEOUT_RETURN_IF_ERROR(executor->openLibrary(*libraries.blas));
+  for (const plan::Program *program : orEmpty(plan.root().programs()))
+    TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
+  if (libraries.blas)
+    TAPEOUT_RETURN_IF_ERROR(executor->tune(options.tuningPath));
+  return executor;
+}
+
+CudaExecutor::~CudaExecutor() {
+  if (stream_)
+    driver_.streamSynchronize(stream_.get()); // nothing may still be running when memory and modules go
+}
+
+Status CudaExecutor::allocate() {
+  CuStream stream;
+  TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.streamCreate(&stream, kCuStreamNonBlocking), "a stream"));
+  stream_ = Owned(stream, driver_.streamDestroy);
+  auto take = [&](uint64_t bytes, const char *what, Owned<CuDevicePointer> &memory) {
+    Result<Owned<CuDevicePointer>> taken = allocateDevice(driver_, bytes, stream, what);
+    if (taken.isOk())
+      memory = std::move(*taken);
+    return taken.isOk() ? Status::ok() : taken.status();
+  };
+  TAPEOUT_RETURN_IF_ERROR(take(plan().persistentBytes(), "parameters and optimizer", persistent_));
+  TAPEOUT_RETURN_IF_ERROR(take(plan().arenaBytes() + kGuardBytes, "values of one step", arena_));
+  TAPEOUT_RETURN_IF_ERROR(take(libraryBytes_, "library kernels", library_));
+  Result<HostRing> ring = HostRing::create(driver_, plan());
+  if (!ring.isOk())
+    return ring.status();
+  ring_ = std::move(*ring);
+  return Status::ok();
+}
+
+Status CudaExecutor::openLibrary(const CublasLt &library) {
+  blas_.library = library;
+  CublasHandle handle;
+  TAPEOUT_RETURN_IF_ERROR(blas_.check(library.create(&handle), "it does not start"));
+  blas_.handle = Owned(handle, library.destroy);
+  blas_.workspace = library_.get();
+  blas_.workspaceBytes = plan().root().workspace_bytes();
+  blas_.stream = stream_.get();
+  return Status::ok();
+}
+
+Status CudaExecutor::prepare(const plan::Program &program, bool checkMemory) {
+  Prepared prepared{.program = &program, .instructions = {}, .arguments = {}, .check = {}, .graph = {}};
+  for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
+    Result<Instruction> made = prepareInstruction(*instruction, prepared);
+    if (!made.isOk())
+      return made.status();
+    prepared.instructions.push_back(std::move(*made));
+  }
+  if (checkMemory) {
+    Result<MemoryCheck> check = MemoryCheck::create(plan(), program);
+    if (!check.isOk())
+      return check.status();
+    prepared.check.emplace(std::move(*check));
+  }
+  programs_.push_back(std::move(prepared));
+  return Status::ok();
+}
+
+CuDevicePointer CudaExecutor::address(uint32_t index) const {
+  const plan::Slot &slot = plan().slot(index);
+  return (slot.kind() == plan::SlotKind::Arena ? arena_ : persistent_).get() + slot.offset();
+}
+
+CuDevicePointer CudaExecutor::use(uint32_t index) {
+  const plan::Slot &slot = plan().slot(index);
+  if (slot.kind() == plan::SlotKind::Arena)
+    highWater_ = std::max(highWater_, slot.offset() + slot.bytes());
+  return address(index);
+}
+
+Result<CudaExecutor::Instruction> CudaExecutor::prepareLaunch(const plan::Launch &launch, Prepared &prepared) {
+  const plan::Kernel &kernel = *plan().root().kernels()->Get(launch.kernel());
+  const plan::GpuKernel &gpu = *kernel.gpu();
+  std::vector<CuDevicePointer> arguments;
+  for (uint32_t i = 0; i < kernel.argument_count(); ++i)
+    arguments.push_back(use(launch.arguments()->Get(i)));
+  if (gpu.argument_table()) {
+    CuDevicePointer table = library_.get() + tableEnd_;
+    uint64_t bytes = arguments.size() * sizeof(CuDevicePointer);
+    tableEnd_ += alignTable(bytes);
+    TAPEOUT_RETURN_IF_ERROR(
+        driver_.check(driver_.memcpyHtoDAsync(table, arguments.data(), bytes, stream_.get()), "a table of arguments"));
+    TAPEOUT_RETURN_IF_ERROR(synchronize());
+    arguments = {table};
+  }
+  Launch result{modules_.function(launch.kernel()), gpu.blocks(),    gpu.threads(), gpu.shared_bytes(),
+                prepared.arguments.size(),          arguments.size()};
+  prepared.arguments.insert(prepared.arguments.end(), arguments.begin(), arguments.end());
+  return Instruction(result);
+}
+
+Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::Instruction &instruction, Prepared &prepared) {
+  if (const plan::Launch *launch = instruction.body_as_Launch())
+    return prepareLaunch(*launch, prepared);
+  if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
+    auto at = [&](uint32_t slot, int64_t offset) {
+      return use(slot) + offset * elementSize(elementType(plan().slot(slot)));
+    };
+    ProductOperands operands{at(matmul->a(), matmul->a_offset()), at(matmul->b(), matmul->b_offset()),
+                             at(matmul->c(), matmul->c_offset()), elementType(plan().slot(matmul->a())),
+                             elementType(plan().slot(matmul->c()))};
+    Result<CublasProduct> product = CublasProduct::create(blas_, toGemmProblem(*matmul), operands);
+    if (!product.isOk())
+      return product.status();
+    products_.push_back(std::move(*product));
+    return Instruction(Product{products_.size() - 1});
+  }
+  const plan::Copy &copy = *instruction.body_as_Copy();
+  return Instruction(Copy{use(copy.source()), use(copy.destination()), copy.bytes()});
+}
+
+/// Before anything lies in memory: kernels are timed on random numbers, since zeros would make them faster.
+Status CudaExecutor::tune(const std::string &path) {
+  const std::pair<CuDevicePointer, uint64_t> regions[] = {{persistent_.get(), plan().persistentBytes()},
+                                                          {arena_.get(), plan().arenaBytes()}};
+  for (auto [begin, bytes] : regions)
+    TAPEOUT_RETURN_IF_ERROR(fillWithRandomNumbers(driver_, begin, bytes, stream_.get()));
+  TuningIdentity identity{plan().hash(), device_.name(), device_.driverVersion(), blas_.library.getVersion()};
+  Result<std::string> done = chooseAlgorithms(driver_, products_, stream_.get(), path, identity);
+  if (!done.isOk())
+    return done.status();
+  tuning_ = *done;
+  for (auto [begin, bytes] : regions)
+    TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.memsetD8Async(begin, 0, bytes, stream_.get()), "clearing memory"));
+  return synchronize();
+}
+
+std::string CudaExecutor::description() const {
+  std::string text = fmt::format("{} ({}), driver {}.{}", device_.name(), architecture(), device_.driverVersion() / 1000,
+                                 device_.driverVersion() % 1000 / 10);
+  if (!blas_.handle)
+    return text;
+  uint64_t version = blas_.library.getVersion();
+  return fmt::format("{}, cuBLASLt {}.{}, {}", text, version / 10000, version / 100 % 100, tuning_);
+}
+
+} // namespace tapeout::rt

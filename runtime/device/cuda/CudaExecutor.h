@@ -1,0 +1,97 @@
+// Runs the programs of a plan on one NVIDIA GPU, on one stream.
+//
+// The first run of a program queues its instructions one by one; then they are captured into a CUDA graph, which every later
+// run replays. Three allocations are made before the first run and none after it: the two regions of the plan, and the
+// workspace of library kernels together with the tables of kernels that take their arguments from one.
+#pragma once
+
+#include "runtime/Executor.h"
+#include "runtime/MemoryCheck.h"
+#include "runtime/device/cuda/CublasProduct.h"
+#include "runtime/device/cuda/CudaDevice.h"
+#include "runtime/device/cuda/HostRing.h"
+#include "runtime/device/cuda/KernelModules.h"
+
+#include <variant>
+
+namespace tapeout::rt {
+
+class CudaExecutor final : public Executor {
+public:
+  /// See createExecutor. Memory starts as zeros.
+  static Result<std::unique_ptr<CudaExecutor>> create(const Plan &plan, const CudaLibraries &libraries,
+                                                      const ExecutorOptions &options);
+  ~CudaExecutor() override;
+
+  Status run(const plan::Program &program, std::vector<InstructionTime> *times = nullptr) override;
+  unsigned runsAhead() const override { return HostRing::kStages - 1; }
+  Status wait(unsigned ago = 0) override;
+  const void *scalar(uint32_t slot, unsigned ago = 0) const override { return ring_.scalar(runs_ - 1 - ago, slot); }
+  Status write(uint32_t slot, FunctionRef<void(std::span<uint8_t>)> fill) override;
+  Status clear(uint32_t slot) override;
+  Result<SlotBytes> read(uint32_t slot) override;
+  std::string description() const override;
+  std::string architecture() const override { return "sm_" + std::to_string(device_.architecture()); }
+  uint64_t memoryBytes() const override { return plan().persistentBytes() + plan().arenaBytes() + libraryBytes_; }
+  uint64_t arenaResidentBytes() const override { return plan().arenaBytes(); }
+  uint64_t arenaHighWater() const override { return highWater_; }
+
+private:
+  static constexpr uint64_t kGuardBytes = 4096; // behind the arena, for --check-memory
+
+  struct Launch {
+    CuFunction function;
+    unsigned blocks, threads, sharedBytes;
+    size_t firstArgument, arguments; // of Prepared::arguments
+  };
+  struct Product {
+    size_t index; // into products_
+  };
+  struct Copy {
+    CuDevicePointer source, destination;
+    uint64_t bytes;
+  };
+  using Instruction = std::variant<Launch, Product, Copy>;
+  struct Prepared {
+    const plan::Program *program;
+    std::vector<Instruction> instructions;
+    std::vector<CuDevicePointer> arguments;
+    std::optional<MemoryCheck> check;
+    bool hasRun = false;
+    Owned<CuGraphExec> graph;
+  };
+
+  CudaExecutor(const Plan &plan, CudaDevice device, int threads)
+      : Executor(plan, threads), device_(std::move(device)), driver_(device_.driver()) {}
+  Status allocate();
+  Status openLibrary(const CublasLt &library);
+  Status prepare(const plan::Program &program, bool checkMemory);
+  Result<Instruction> prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
+  Result<Instruction> prepareLaunch(const plan::Launch &launch, Prepared &prepared);
+  Status tune(const std::string &path);
+
+  Status queue(const Prepared &prepared, size_t instruction);
+  Status queueAll(const Prepared &prepared);
+  Status observe(const Prepared &prepared, std::vector<InstructionTime> *times);
+  Status capture(Prepared &prepared);
+  Status checkArena(const MemoryCheck &check);
+  Status synchronize() { return driver_.check(driver_.streamSynchronize(stream_.get()), "a step on the GPU failed"); }
+  CuDevicePointer address(uint32_t slot) const;
+  CuDevicePointer use(uint32_t slot);
+
+  CudaDevice device_; // goes last
+  const CudaDriver &driver_;
+  Owned<CuStream> stream_;
+  Owned<CuDevicePointer> persistent_, arena_, library_; // library_: workspace, then argument tables
+  uint64_t libraryBytes_ = 0, tableEnd_ = 0, highWater_ = 0;
+  KernelModules modules_;
+  CublasContext blas_;
+  std::vector<CublasProduct> products_;
+  std::string tuning_; // what was done, for the start line
+  HostRing ring_;
+  uint64_t runs_ = 0;
+  std::vector<Prepared> programs_;
+  std::vector<Owned<CuEvent>> traceEvents_;
+};
+
+} // namespace tapeout::rt

@@ -1,0 +1,48 @@
+// What the parts of tapeout-gpu-test share.
+#pragma once
+
+#include "runtime/Plan.h"
+#include "runtime/State.h"
+#include "runtime/device/cuda/CudaExecutor.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace tapeout::rt::test {
+
+/// The table of results.
+class Report {
+public:
+  template <typename... Args> void check(bool good, const std::string &name, fmt::format_string<Args...> detail, Args &&...args) {
+    failures_ += !good;
+    fmt::print("{}  {:<44} {}\n", good ? "pass" : "FAIL", name, fmt::format(detail, std::forward<Args>(args)...));
+    std::fflush(stdout);
+  }
+  void check(const Status &status, const std::string &name) { check(status.isOk(), name, "{}", status.message()); }
+  int failures() const { return failures_; }
+
+private:
+  int failures_ = 0;
+};
+
+/// A plan with its executor on the real GPU; null after a failed check.
+struct GpuMachine {
+  GpuMachine(Report &report, const plan::PlanT &source, const ExecutorOptions &options = {});
+  uint32_t slot(const std::string &name) const;
+  std::vector<uint8_t> bytes(const std::string &name);
+  std::vector<float> floats(const std::string &name);
+
+  Plan plan;
+  std::unique_ptr<CudaExecutor> executor;
+};
+
+/// Matrix products of every type and layout against sums in double; speed of large ones before and after tuning.
+void testProducts(Report &report);
+/// A training step with generated-like kernels: queued, captured, traced, checked. `cubin`, when not empty, is the PTX of
+/// Kernels.h compiled for the architecture.
+void testSteps(Report &report, const std::vector<uint8_t> &cubin, uint32_t architecture);
+
+} // namespace tapeout::rt::test

@@ -1,0 +1,331 @@
+// The executor for cuda on a fake GPU: the right numbers, and what it asks of the driver when.
+#include "runtime/device/cpu/CpuExecutor.h"
+#include "tests/runtime/cuda/FakeDevice.h"
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace tapeout::rt {
+
+using namespace test;
+
+namespace test {
+
+CudaLibraries fakeLibraries() {
+  void *self = dlopen(nullptr, RTLD_NOW); // the fake is linked to the test
+  return {*CudaDriver::resolve(self), *CublasLt::resolve(self)};
+}
+
+Status fillRegressionInputs(Executor &executor) {
+  const plan::Program &step = *executor.plan().program("step");
+  for (const plan::NamedSlot *input : *step.inputs())
+    TAPEOUT_RETURN_IF_ERROR(executor.write(input->slot(), [&](std::span<uint8_t> bytes) {
+      auto *numbers = reinterpret_cast<float *>(bytes.data());
+      for (size_t i = 0; i < bytes.size() / sizeof(float); ++i)
+        numbers[i] = bytes.size() == 512 ? std::sin(i * 0.7f) : std::cos(i * 1.3f);
+    }));
+  return Status::ok();
+}
+
+CudaMachine::CudaMachine(const plan::PlanT &source, const ExecutorOptions &options)
+    : plan(std::move(*Plan::load(serialize(source)))) {
+  Result<std::unique_ptr<CudaExecutor>> created = CudaExecutor::create(plan, fakeLibraries(), options);
+  status = created.isOk() ? Status::ok() : created.status();
+  if (!created.isOk())
+    return;
+  executor = std::move(*created);
+  status = initializeState(*executor, {}, 7);
+  if (status.isOk())
+    status = writeConfig(*executor, {{"lr", 0.1}, {"momentum", 0.5}});
+}
+
+Status CudaMachine::fillInputs() { return fillRegressionInputs(*executor); }
+
+uint32_t CudaMachine::slot(const char *name) const {
+  for (uint32_t i = 0; i < plan.slotCount(); ++i)
+    if (plan.slot(i).name()->string_view() == name)
+      return i;
+  return UINT32_MAX;
+}
+
+std::vector<float> CudaMachine::floats(const char *name) {
+  Result<SlotBytes> bytes = executor->read(slot(name));
+  EXPECT_TRUE(bytes.isOk());
+  std::vector<float> values(bytes->get().size() / sizeof(float));
+  std::memcpy(values.data(), bytes->get().data(), bytes->get().size());
+  return values;
+}
+
+} // namespace test
+
+namespace {
+
+class Cuda : public testing::Test {
+protected:
+  void SetUp() override { resetFakeCuda(); }
+  int calls(const char *name) { return fakeCuda().calls[name]; }
+};
+
+/// Losses and final weights of some steps on the processor.
+std::pair<std::vector<double>, std::vector<float>> trainOnCpu(int steps) {
+  Plan plan = std::move(*Plan::load(serialize(regressionPlan())));
+  std::unique_ptr<CpuExecutor> executor = std::move(*CpuExecutor::create(plan, kernelBytes(), {.threads = 1}));
+  EXPECT_TRUE(initializeState(*executor, {}, 7).isOk());
+  EXPECT_TRUE(writeConfig(*executor, {{"lr", 0.1}, {"momentum", 0.5}}).isOk());
+  EXPECT_TRUE(fillRegressionInputs(*executor).isOk());
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    EXPECT_TRUE(executor->run(*plan.program("step")).isOk());
+    losses.push_back(*readOutput(*executor, *plan.program("step"), "loss"));
+  }
+  const auto *w = reinterpret_cast<const float *>(executor->address(plan.slotsOfKind(plan::SlotKind::Parameter).front()));
+  return {losses, {w, w + 8}};
+}
+
+TEST_F(Cuda, TrainsAsTheProcessorDoes) {
+  auto [losses, weights] = trainOnCpu(10);
+  CudaMachine machine(cudaRegressionPlan());
+  ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(machine.fillInputs().isOk()); // every step has inputs of its own
+    ASSERT_TRUE(machine.step().isOk());
+    if (i > 0) { // the step before, while this one waits
+      ASSERT_TRUE(machine.executor->wait(1).isOk());
+      EXPECT_NEAR(machine.loss(1), losses[i - 1], 1e-6) << i;
+    }
+  }
+  ASSERT_TRUE(machine.executor->wait().isOk());
+  EXPECT_NEAR(machine.loss(), losses[9], 1e-6);
+  std::vector<float> w = machine.floats("linear.weight");
+  for (int j = 0; j < 8; ++j)
+    EXPECT_NEAR(w[j], weights[j], 1e-6);
+}
+
+TEST_F(Cuda, InputsOfAQueuedStepStayAsTheyWere) {
+  CudaMachine machine(cudaRegressionPlan());
+  ASSERT_TRUE(machine.fillInputs().isOk() && machine.step().isOk());
+  auto overwrite = [&] {
+    return machine.executor->write(machine.slot("x"), [](std::span<uint8_t> bytes) { std::fill(bytes.begin(), bytes.end(), 0); });
+  };
+  ASSERT_TRUE(overwrite().isOk()); // of the next step
+  ASSERT_TRUE(overwrite().isOk()); // and once more, before the first copy has gone
+  ASSERT_TRUE(machine.executor->wait().isOk());
+  EXPECT_NEAR(machine.loss(), trainOnCpu(1).first[0], 1e-6);
+}
+
+TEST_F(Cuda, AllocatesThreeTimesAndNeverAgain) {
+  plan::PlanT plan = cudaRegressionPlan();
+  CudaMachine machine(plan);
+  ASSERT_TRUE(machine.status.isOk());
+  EXPECT_EQ(fakeCuda().allocations, (std::vector<size_t>{plan.persistent_bytes, plan.arena_bytes + 4096, 4096}));
+  int pinned = calls("cuMemAllocHost_v2");
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(machine.fillInputs().isOk() && machine.step().isOk());
+  ASSERT_TRUE(machine.executor->run(*machine.plan.program("evaluate")).isOk());
+  EXPECT_EQ(fakeCuda().allocations.size(), 3u);
+  EXPECT_EQ(calls("cuMemAllocHost_v2"), pinned);
+  machine.executor.reset();
+  EXPECT_EQ(fakeCuda().liveObjects, 0);
+}
+
+TEST_F(Cuda, MemoryStartsAsZeros) {
+  Plan plan = std::move(*Plan::load(serialize(cudaRegressionPlan())));
+  TemporaryFolder folder; // measuring fills the memory with numbers
+  auto executor = CudaExecutor::create(plan, fakeLibraries(), {.threads = 1, .tuningPath = folder.file("tuning")});
+  ASSERT_TRUE(executor.isOk());
+  for (uint32_t i = 0; i < plan.slotCount(); ++i) {
+    SlotBytes bytes = std::move(*(*executor)->read(i));
+    EXPECT_TRUE(std::ranges::all_of(bytes.get(), [](uint8_t byte) { return byte == 0; })) << i;
+  }
+}
+
+TEST_F(Cuda, CapturesAProgramAfterItsFirstRun) {
+  CudaMachine machine(cudaRegressionPlan());
+  ASSERT_TRUE(machine.step().isOk());
+  EXPECT_EQ(calls("cuStreamBeginCapture_v2"), 0);
+  int launches = calls("cuLaunchKernel");
+  EXPECT_EQ(launches, 4);
+  for (int i = 0; i < 4; ++i)
+    ASSERT_TRUE(machine.step().isOk());
+  EXPECT_EQ(calls("cuStreamBeginCapture_v2"), 1);
+  EXPECT_EQ(calls("cuGraphLaunch"), 4);
+  EXPECT_EQ(calls("cuLaunchKernel"), 2 * launches);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(machine.executor->run(*machine.plan.program("evaluate")).isOk());
+  EXPECT_EQ(calls("cuStreamBeginCapture_v2"), 2);
+  Result<SlotBytes> counter = machine.executor->read(machine.slot("step"));
+  EXPECT_EQ(*reinterpret_cast<const int64_t *>(counter->get().data()), 5);
+}
+
+TEST_F(Cuda, TakesTheBestImageOfAModule) {
+  const std::tuple<int, int, const char *> cases[] = {{9, 0, "cubin 90"}, {8, 6, "cubin 80"}, {8, 0, "cubin 80"},
+                                                      {7, 5, "ptx"},      {10, 0, "ptx"}};
+  for (auto [major, minor, image] : cases) {
+    resetFakeCuda();
+    fakeCuda().major = major;
+    fakeCuda().minor = minor;
+    CudaMachine machine(cudaRegressionPlan());
+    EXPECT_EQ(fakeCuda().images, std::vector<std::string>{image}) << major << minor;
+  }
+}
+
+void expectUnavailable(const plan::PlanT &plan, std::initializer_list<const char *> parts) {
+  CudaMachine machine(plan);
+  EXPECT_EQ(machine.status.code(), ExitCode::Unavailable);
+  for (const char *part : parts)
+    EXPECT_NE(machine.status.message().find(part), std::string::npos) << machine.status.message();
+  EXPECT_TRUE(fakeCuda().allocations.empty());
+  EXPECT_EQ(fakeCuda().liveObjects, 0);
+}
+
+TEST_F(Cuda, RefusesBeforeAnythingIsAllocated) {
+  plan::PlanT plan = cudaRegressionPlan();
+  plan.modules[0]->ptx.clear();
+  fakeCuda().major = 7;
+  expectUnavailable(plan, {"kernels for sm_80, sm_90", "Fake GPU (sm_70)", "--target cuda:sm_70"});
+  resetFakeCuda();
+  fakeCuda().devices = 0;
+  expectUnavailable(plan, {"the driver shows none", "CUDA_VISIBLE_DEVICES"});
+  resetFakeCuda();
+  fakeCuda().freeBytes = size_t(1) << 29;
+  plan.arena_bytes = uint64_t(3) << 29;
+  expectUnavailable(plan, {"needs 1.50 GiB of GPU memory", "0.50 GiB of the 2.00 GiB of the Fake GPU are free", "--batch"});
+}
+
+TEST_F(Cuda, EveryFailureOfTheDriverIsASentence) {
+  {
+    CudaMachine machine(cudaRegressionPlan());
+    ASSERT_TRUE(machine.step().isOk() && machine.step().isOk() && machine.executor->wait().isOk());
+  }
+  const std::map<std::string, int> seen = fakeCuda().calls;
+  for (const auto &[call, count] : seen) {
+    if (call.find("Destroy") != std::string::npos || call.find("Free") != std::string::npos ||
+        call.find("Release") != std::string::npos || call.find("Unload") != std::string::npos)
+      continue; // nobody asks
+    resetFakeCuda();
+    fakeCuda().failingCall = call;
+    CudaMachine machine(cudaRegressionPlan());
+    Status status = machine.status;
+    for (int i = 0; i < 2 && status.isOk(); ++i)
+      status = machine.step();
+    if (status.isOk())
+      status = machine.executor->wait();
+    EXPECT_FALSE(status.isOk()) << call;
+    EXPECT_NE(status.message().find("out of memory (CUDA_ERROR_OUT_OF_MEMORY)"), std::string::npos) << call << ": " << status.message();
+    machine.executor.reset();
+    EXPECT_EQ(fakeCuda().liveObjects, 0) << call;
+  }
+}
+
+TEST_F(Cuda, FailuresOfLaunchesNameTheLayer) {
+  fakeCuda().failingCall = "cuLaunchKernel";
+  CudaMachine machine(cudaRegressionPlan());
+  EXPECT_NE(machine.step().message().find("difference of layer 'loss', instruction 1 of program 'step'"), std::string::npos);
+}
+
+TEST_F(Cuda, BrokenKernelsShowWhenWaitedFor) {
+  fakeCuda().faultyKernel = "sgd";
+  CudaMachine machine(cudaRegressionPlan());
+  ASSERT_TRUE(machine.step().isOk());
+  Status status = machine.executor->wait();
+  EXPECT_EQ(status.code(), ExitCode::Failed);
+  EXPECT_NE(status.message().find("an illegal memory access"), std::string::npos) << status.message();
+}
+
+TEST_F(Cuda, MissingKernelIsNamed) {
+  plan::PlanT plan = cudaRegressionPlan();
+  plan.kernels[0]->symbol = "no_such_kernel";
+  CudaMachine machine(plan);
+  EXPECT_EQ(machine.status.code(), ExitCode::BadData);
+  EXPECT_NE(machine.status.message().find("'no_such_kernel'"), std::string::npos);
+}
+
+TEST_F(Cuda, ArgumentsFromATable) {
+  plan::PlanT plan = cudaRegressionPlan();
+  for (auto &kernel : plan.kernels)
+    if (kernel->symbol == "sgd" || kernel->symbol == "difference") {
+      kernel->symbol += "_table";
+      kernel->gpu->argument_table = true;
+    }
+  CudaMachine machine(plan), plain(cudaRegressionPlan());
+  ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
+  for (CudaMachine *each : {&machine, &plain})
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(each->fillInputs().isOk() && each->step().isOk());
+  EXPECT_EQ(machine.floats("linear.weight"), plain.floats("linear.weight"));
+}
+
+TEST_F(Cuda, TimesInstructionsOneAfterTheOther) {
+  CudaMachine machine(cudaRegressionPlan());
+  std::vector<InstructionTime> times;
+  ASSERT_TRUE(machine.executor->run(*machine.plan.program("step"), &times).isOk());
+  ASSERT_EQ(times.size(), 6u);
+  auto milliseconds = [](auto duration) { return std::chrono::duration<double, std::milli>(duration).count(); };
+  const double expected[] = {3, 1, 1, 3, 1, 1}; // the fake's first algorithm takes 3 ms, a kernel 1 ms
+  for (size_t i = 0; i < times.size(); ++i) {
+    EXPECT_NEAR(milliseconds(times[i].end - times[i].begin), expected[i], 1e-3) << i;
+    EXPECT_TRUE(i == 0 || times[i].begin == times[i - 1].end) << i;
+  }
+}
+
+TEST_F(Cuda, MemoryCheckPassesGoodPlansAndFindsOverruns) {
+  CudaMachine good(cudaRegressionPlan(), {.threads = 1, .checkMemory = true});
+  ASSERT_TRUE(good.fillInputs().isOk());
+  EXPECT_TRUE(good.step().isOk());
+  EXPECT_NEAR(good.loss(), trainOnCpu(1).first[0], 1e-6);
+  EXPECT_EQ(good.executor->arenaHighWater(), good.plan.arenaBytes());
+
+  plan::PlanT plan = cudaRegressionPlan();
+  auto kernel = std::make_unique<plan::KernelT>(*plan.kernels[0]);
+  kernel->symbol = "overrun";
+  kernel->argument_count = kernel->result_count = 1;
+  plan.kernels.push_back(std::move(kernel));
+  auto slot = std::make_unique<plan::SlotT>(*plan.slots[slotIndex(plan, "x")]);
+  slot->name = "last";
+  slot->kind = plan::SlotKind::Arena;
+  slot->offset = plan.arena_bytes;
+  plan.arena_bytes += slot->bytes;
+  plan::LaunchT launch;
+  launch.kernel = plan.kernels.size() - 1;
+  launch.arguments = {static_cast<uint32_t>(plan.slots.size())};
+  plan.slots.push_back(std::move(slot));
+  plan.programs[0]->instructions[0]->body.Set(std::move(launch));
+  plan.programs[0]->instructions.resize(1);
+  CudaMachine machine(plan, {.threads = 1, .checkMemory = true});
+  ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
+  EXPECT_NE(machine.step().message().find("outside its slots, to byte 640"), std::string::npos);
+}
+
+TEST_F(Cuda, ProductsTakeTheFastestKernelAndKeepIt) {
+  TemporaryFolder folder;
+  ExecutorOptions options{.threads = 1, .tuningPath = folder.file("model.tuning.json")};
+  auto algorithmsOfAStep = [&] {
+    CudaMachine machine(cudaRegressionPlan(), options);
+    EXPECT_TRUE(machine.status.isOk()) << machine.status.message();
+    fakeCuda().algorithms.clear();
+    EXPECT_TRUE(machine.step().isOk() && machine.executor->wait().isOk());
+    return fakeCuda().algorithms;
+  };
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{1, 1}));
+  resetFakeCuda();
+  fakeCuda().algorithmMilliseconds = {1, 2, 3}; // another day, other times, the same bits
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{1, 1}));
+  fakeCuda().algorithmMilliseconds = {2}; // the library offers it no more
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0}));
+  fakeCuda().algorithmMilliseconds = {3, 2, 1};
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0})) << "the choice was kept";
+  writeFile(options.tuningPath, "{\"format\": 1");
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{2, 2})) << "a damaged file is measured anew";
+  options.tuningPath = folder.file("missing/tuning.json"); // what cannot be kept is not chosen
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0}));
+}
+
+TEST_F(Cuda, DescriptionNamesGpuDriverAndLibrary) {
+  CudaMachine machine(cudaRegressionPlan());
+  EXPECT_EQ(machine.executor->description(), "Fake GPU (sm_90), driver 13.0, cuBLASLt 13.1, 3 products, not tuned");
+}
+
+} // namespace
+} // namespace tapeout::rt

@@ -1,0 +1,237 @@
+#include "tests/runtime/cuda/FakeCuda.h"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+namespace tapeout::rt::test {
+namespace {
+
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kNotFound = 500, kIllegalAddress = 700;
+
+struct Work {
+  std::function<void()> run;
+  double milliseconds;
+};
+struct Event {
+  int pending = 0;
+  double time = 0;
+};
+struct Function {
+  std::string name;
+  void (*run)(void *const *, int64_t, int64_t);
+  int arguments;
+  bool table;
+};
+using Graph = std::vector<Work>;
+
+struct State {
+  FakeCuda cuda;
+  std::deque<Work> stream;
+  std::unique_ptr<Graph> capture;
+  std::vector<std::unique_ptr<Function>> functions;
+  int broken = 0; // the error of everything that follows
+};
+State *state = new State;
+
+/// Counts the call and says whether it fails.
+int enter(const char *name) {
+  ++state->cuda.calls[name];
+  return state->cuda.failingCall == name ? state->cuda.failure : state->broken;
+}
+
+void runOne() {
+  Work work = std::move(state->stream.front());
+  state->stream.pop_front();
+  state->cuda.now += work.milliseconds;
+  work.run();
+}
+
+template <typename T> void create(T **handle) {
+  *handle = new T;
+  ++state->cuda.liveObjects;
+}
+template <typename T> int destroy(T *handle) {
+  delete handle;
+  --state->cuda.liveObjects;
+  return 0;
+}
+
+const std::map<std::string, int> kArguments = {{"difference", 3}, {"mean_square", 2}, {"square_sum", 3}, {"sgd", 7},
+                                               {"count_step", 2}, {"overrun", 1},     {"bigram", 4}};
+
+} // namespace
+
+FakeCuda &fakeCuda() { return state->cuda; }
+
+void resetFakeCuda() {
+  delete state;
+  state = new State;
+}
+
+void FakeCuda::submit(std::function<void()> work, double milliseconds) {
+  if (state->capture)
+    state->capture->push_back({std::move(work), milliseconds});
+  else
+    state->stream.push_back({std::move(work), milliseconds});
+}
+
+} // namespace tapeout::rt::test
+
+using namespace tapeout::rt::test;
+
+#define CALL(name, ...)                                                                                                \
+  extern "C" int name(__VA_ARGS__) {                                                                                   \
+    if (int error = enter(#name))                                                                                      \
+      return error;
+#define END                                                                                                            \
+  return 0;                                                                                                            \
+  }
+
+CALL(cuInit, unsigned)
+  if (state->cuda.devices == 0)
+    return kNoDevice;
+END
+CALL(cuDriverGetVersion, int *version) *version = 13000; END
+extern "C" int cuGetErrorName(int error, const char **name) {
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  return 0;
+}
+extern "C" int cuGetErrorString(int error, const char **text) {
+  *text = error == kOutOfMemory ? "out of memory" : error == kIllegalAddress ? "an illegal memory access" : "another error";
+  return 0;
+}
+CALL(cuDeviceGetCount, int *count) *count = state->cuda.devices; END
+CALL(cuDeviceGet, int *device, int ordinal) *device = ordinal; END
+CALL(cuDeviceGetName, char *name, int length, int) std::strncpy(name, "Fake GPU", length); END
+CALL(cuDeviceGetAttribute, int *value, int attribute, int) *value = attribute == 75 ? state->cuda.major : state->cuda.minor; END
+CALL(cuDevicePrimaryCtxRetain, void **context, int)
+  *context = state;
+  ++state->cuda.liveObjects;
+END
+CALL(cuDevicePrimaryCtxRelease_v2, int) --state->cuda.liveObjects; END
+CALL(cuCtxSetCurrent, void *) END
+
+CALL(cuMemGetInfo_v2, size_t *freeBytes, size_t *total)
+  *freeBytes = state->cuda.freeBytes;
+  *total = size_t(2) << 30;
+END
+CALL(cuMemAlloc_v2, uint64_t *pointer, size_t bytes)
+  if (bytes == 0)
+    return kInvalidValue;
+  *pointer = reinterpret_cast<uint64_t>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
+  std::memset(reinterpret_cast<void *>(*pointer), 0x5a, bytes);
+  state->cuda.allocations.push_back(bytes);
+  ++state->cuda.liveObjects;
+END
+CALL(cuMemFree_v2, uint64_t pointer)
+  std::free(reinterpret_cast<void *>(pointer));
+  --state->cuda.liveObjects;
+END
+CALL(cuMemAllocHost_v2, void **pointer, size_t bytes)
+  *pointer = std::malloc(bytes);
+  ++state->cuda.liveObjects;
+END
+CALL(cuMemFreeHost, void *pointer)
+  std::free(pointer);
+  --state->cuda.liveObjects;
+END
+
+static void copyLater(void *to, const void *from, size_t bytes) {
+  state->cuda.submit([=] { std::memcpy(to, from, bytes); }, 0);
+}
+CALL(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, void *)
+  copyLater(reinterpret_cast<void *>(to), from, bytes);
+END
+CALL(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, void *)
+  copyLater(to, reinterpret_cast<void *>(from), bytes);
+END
+CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, void *)
+  copyLater(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
+END
+CALL(cuMemsetD8Async, uint64_t to, unsigned char value, size_t bytes, void *)
+  state->cuda.submit([=] { std::memset(reinterpret_cast<void *>(to), value, bytes); }, 0);
+END
+
+CALL(cuModuleLoadDataEx, int **module, const void *image, unsigned, int *, void **)
+  const auto *bytes = static_cast<const unsigned char *>(image);
+  state->cuda.images.push_back(bytes[0] == 0x7f ? "cubin " + std::to_string(bytes[64]) : "ptx");
+  create(module);
+END
+CALL(cuModuleUnload, int *module) return destroy(module); END
+CALL(cuModuleGetFunction, Function **function, void *, const char *symbol)
+  static void *kernels = dlopen(TAPEOUT_TEST_KERNELS, RTLD_NOW);
+  std::string name = symbol;
+  bool table = name.ends_with("_table");
+  name = table ? name.substr(0, name.size() - 6) : name;
+  auto arguments = kArguments.find(name);
+  if (arguments == kArguments.end())
+    return kNotFound;
+  auto run = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(kernels, (name + "_avx2").c_str()));
+  state->functions.push_back(std::make_unique<Function>(Function{name, run, arguments->second, table}));
+  *function = state->functions.back().get();
+END
+CALL(cuFuncSetAttribute, Function *, int, int) END
+CALL(cuLaunchKernel, Function *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned,
+     void *, void **parameters, void **)
+  auto pointerAt = [&](int i) { return *static_cast<void **>(parameters[i]); };
+  std::vector<void *> arguments(function->arguments);
+  void **table = function->table ? static_cast<void **>(pointerAt(0)) : nullptr;
+  for (int i = 0; !table && i < function->arguments; ++i)
+    arguments[i] = pointerAt(i);
+  int64_t units = int64_t(gridX) * blockX;
+  state->cuda.submit([=] {
+    if (function->name == state->cuda.faultyKernel)
+      state->broken = kIllegalAddress;
+    else
+      function->run(table ? table : arguments.data(), 0, units);
+  }, 1);
+END
+
+CALL(cuStreamCreate, int **stream, unsigned) create(stream); END
+CALL(cuStreamDestroy_v2, int *stream) return destroy(stream); END
+CALL(cuStreamSynchronize, void *)
+  if (state->capture)
+    return kInvalidValue;
+  while (!state->stream.empty())
+    runOne();
+  return state->broken;
+END
+CALL(cuStreamBeginCapture_v2, void *, int) state->capture = std::make_unique<Graph>(); END
+CALL(cuStreamEndCapture, void *, Graph **graph)
+  create(graph);
+  **graph = std::move(*state->capture);
+  state->capture.reset();
+END
+CALL(cuGraphInstantiateWithFlags, Graph **executable, Graph *graph, unsigned long long)
+  create(executable);
+  **executable = *graph;
+END
+CALL(cuGraphLaunch, Graph *executable, void *)
+  for (const Work &work : *executable)
+    state->cuda.submit(work.run, work.milliseconds);
+END
+CALL(cuGraphDestroy, Graph *graph) return destroy(graph); END
+CALL(cuGraphExecDestroy, Graph *executable) return destroy(executable); END
+
+CALL(cuEventCreate, Event **event, unsigned) create(event); END
+CALL(cuEventDestroy_v2, Event *event) return destroy(event); END
+CALL(cuEventRecord, Event *event, void *)
+  ++event->pending;
+  state->cuda.submit([=] {
+    --event->pending;
+    event->time = state->cuda.now;
+  }, 0);
+END
+CALL(cuEventSynchronize, Event *event)
+  while (event->pending > 0)
+    runOne();
+  return state->broken;
+END
+CALL(cuEventElapsedTime, float *milliseconds, Event *begin, Event *end)
+  *milliseconds = static_cast<float>(end->time - begin->time);
+END

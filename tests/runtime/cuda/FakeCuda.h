@@ -1,0 +1,38 @@
+// A CUDA driver and a cuBLASLt for machines without them: device memory is memory of the host, kernels are those of
+// TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tapeout::rt::test {
+
+struct FakeCuda {
+  // What it pretends to be.
+  int devices = 1, major = 9, minor = 0;
+  size_t freeBytes = size_t(1) << 30;
+  std::string failingCall; ///< "cuMemAlloc_v2" fails with...
+  int failure = 2;         ///< ...this (CUresult)
+  std::string faultyKernel; ///< a launch of it breaks the device: what waits gets CUDA_ERROR_ILLEGAL_ADDRESS
+  std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt offers
+
+  // What was seen.
+  std::map<std::string, int> calls;
+  std::vector<size_t> allocations; ///< of the device
+  int64_t liveObjects = 0;         ///< allocations, modules, graphs, events, streams, contexts, handles, descriptors
+  std::vector<std::string> images; ///< loaded: "cubin 90" (the byte behind the ELF header) or "ptx"
+  std::vector<int> algorithms;     ///< of each product that ran
+
+  // The stream.
+  void submit(std::function<void()> work, double milliseconds);
+  double now = 0; ///< milliseconds of work done
+};
+
+/// The state behind the functions of the fake, fresh after reset.
+FakeCuda &fakeCuda();
+void resetFakeCuda();
+
+} // namespace tapeout::rt::test
