@@ -1,13 +1,14 @@
 #include "tests/codegen/KernelTester.h"
 
 #include "codegen/cpu/CpuCodegen.h"
-#include "codegen/cpu/KernelBuilder.h"
-#include "codegen/cpu/LowerToLlvm.h"
-#include "codegen/cpu/MathExpansion.h"
+#include "codegen/kernel/KernelBuilder.h"
+#include "codegen/kernel/LowerToLlvm.h"
+#include "codegen/kernel/MathExpansion.h"
 #include "codegen/cpu/SharedObject.h"
 #include "ir/plan/Plan.h"
 #include "ir/tape/Tape.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
 
@@ -112,7 +113,8 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules;
   modules.push_back(mlir::ModuleOp::create(loc));
   builder.setInsertionPointToEnd(modules[0]->getBody());
-  mlir::Block *entry = createKernelFunction(builder, loc, "erf");
+  mlir::Block *entry = createKernelFunction(
+      builder, loc, "erf_avx2", {mlir::LLVM::LLVMPointerType::get(&context), builder.getI64Type(), builder.getI64Type()});
   builder.setInsertionPointToStart(entry);
 
   KernelBuilder kernel(builder, loc);

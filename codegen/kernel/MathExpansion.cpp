@@ -1,4 +1,4 @@
-#include "codegen/cpu/MathExpansion.h"
+#include "codegen/kernel/MathExpansion.h"
 
 #include "ir/tape/Scalars.h"
 
