@@ -114,9 +114,30 @@ public:
       out->grain = record->grain;
       out->result_count = body.getTerminator()->getNumOperands();
       out->argument_count = body.getNumArguments() + out->result_count;
+      if (const std::optional<GpuLaunch> &gpu = record->gpu) {
+        out->gpu = std::make_unique<plan::GpuKernelT>();
+        out->gpu->module_ = gpu->module;
+        out->gpu->blocks = gpu->blocks;
+        out->gpu->threads = gpu->threads;
+        out->gpu->argument_table = gpu->argumentTable;
+      }
       result_.kernels.push_back(std::move(out));
     }
     return success();
+  }
+
+  void addModules(const std::vector<ModuleRecord> &modules) {
+    for (const ModuleRecord &module : modules) {
+      auto out = std::make_unique<plan::KernelModuleT>();
+      out->ptx = module.ptx;
+      for (const auto &[architecture, bytes] : module.cubins) {
+        auto cubin = std::make_unique<plan::CubinT>();
+        cubin->architecture = architecture;
+        cubin->bytes.assign(bytes.begin(), bytes.end());
+        out->cubins.push_back(std::move(cubin));
+      }
+      result_.modules.push_back(std::move(out));
+    }
   }
 
   void addPrograms() {
@@ -250,12 +271,14 @@ FailureOr<std::string> writePlan(ModuleOp module, const std::vector<KernelRecord
   if (failed(serializer.addSlots()) || failed(serializer.addKernels(kernels)))
     return failure();
   serializer.addPrograms();
+  serializer.addModules(info.modules);
 
   plan::PlanT &plan = serializer.plan();
   plan.compiler = "tapeout " TAPEOUT_VERSION;
   plan.options = info.options;
   plan.target = info.target;
   plan.optimizer = info.optimizer;
+  plan.workspace_bytes = info.workspaceBytes;
   plan.model = std::make_unique<plan::ModelT>();
   plan.model->name = info.modelName;
   plan.model->task = static_cast<plan::Task>(info.task);

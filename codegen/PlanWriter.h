@@ -4,17 +4,31 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tapeout::codegen {
 
+/// GpuKernel of runtime/plan.fbs.
+struct GpuLaunch {
+  uint32_t module, blocks, threads;
+  bool argumentTable;
+};
+
 /// What a plan says about a kernel, in the target's units.
 struct KernelRecord {
   std::string symbol;
   uint64_t units = 0;
   uint64_t grain = 1;
+  std::optional<GpuLaunch> gpu; ///< target cuda
+};
+
+/// KernelModule of runtime/plan.fbs.
+struct ModuleRecord {
+  std::string ptx;
+  std::vector<std::pair<uint32_t, std::string>> cubins; ///< compute capability (90: sm_90) and ELF file
 };
 
 /// What the plan carries besides the IR.
@@ -26,6 +40,8 @@ struct PlanInfo {
   std::string options;   ///< the compile options, as text
   std::string optimizer; ///< adamw, ...
   std::vector<std::pair<std::string, double>> defaults; ///< hyperparameters by name
+  std::vector<ModuleRecord> modules; ///< cuda
+  uint64_t workspaceBytes = 0;       ///< cuda: for library calls
 };
 
 /// The bytes of the plan. `kernels` has one record for every plan.kernel of the module.

@@ -9,6 +9,7 @@
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/Strided.h"
+#include "ir/tape/Target.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -114,6 +115,8 @@ struct FuseEpilogues : impl::FuseEpiloguesBase<FuseEpilogues> {
   using FuseEpiloguesBase::FuseEpiloguesBase;
 
   void runOnOperation() override {
+    if (!tape::targetOf(getOperation()).tileEpilogues)
+      return;
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (auto dot : llvm::make_early_inc_range(func.getBody().front().getOps<tape::DotGeneralOp>()))
         if (tape::FusionOp fusion = findEpilogue(dot)) {

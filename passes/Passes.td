@@ -19,8 +19,8 @@ def ElideTransposes : Pass<"tape-elide-transposes", "::mlir::ModuleOp"> {
 def VerifyImported : Pass<"tape-verify-imported", "::mlir::ModuleOp"> {
   let summary = "Checks what later passes rely on in an imported module";
   let description = [{
-    One forward function whose arguments all have a role and a unique name; every op is of the tape dialect and, if it
-    takes a gradient, knows it. Lists all offending layers in one go. Changes nothing.
+    One forward function whose arguments all have a role and a unique name; every op is of the tape dialect, has a form
+    on the target and, if it takes a gradient, knows it. Lists all offending layers in one go. Changes nothing.
   }];
 }
 
@@ -92,7 +92,8 @@ def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
 
 def FuseEpilogues : Pass<"tape-fuse-epilogues", "::mlir::ModuleOp"> {
   let summary = "Elementwise groups join the product that only they read";
-  let description = [{Value-preserving: the same operations in the same order.}];
+  let description = [{Where the target's products can hand over pieces (ir/tape/Target.h). Value-preserving: the same
+    operations in the same order.}];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
   let statistics = [Statistic<"fused", "fused", "products that have an epilogue">];
 }

@@ -7,6 +7,7 @@
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
+#include "ir/tape/Strided.h"
 
 using namespace mlir;
 
@@ -17,8 +18,8 @@ namespace tapeout {
 namespace {
 
 LogicalResult verifyOutside(Operation &op) {
-  if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && !tape::asStridedMatmul(matmul))
-    return op.emitError("is not a strided product; run decompose first");
+  if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && !tape::placeProduct(matmul))
+    return op.emitError("is no product of the target's library; run decompose first");
   if (isa<tape::FusionOp>(op) || tape::isLibraryCall(&op) || isElided(&op))
     return success();
   return op.emitError("is in no fusion group");

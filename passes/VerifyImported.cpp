@@ -2,6 +2,8 @@
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 
+#include "ir/tape/Target.h"
+
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -24,20 +26,31 @@ LogicalResult verifyArguments(func::FuncOp func) {
   return success();
 }
 
+LogicalResult verifyOp(Operation &op, const tape::Target &target) {
+  if (!isa<tape::FactsOpInterface>(op))
+    return op.emitError() << "'" << op.getName() << "' is not an op of a model graph";
+  if (isa<tape::WindowOpInterface>(op) && !target.windows)
+    return op.emitError() << "'" << op.getName().stripDialect() << "' has no form on the target " << target.name
+                          << "; compile with --target cpu";
+  return success();
+}
+
 struct VerifyImported : impl::VerifyImportedBase<VerifyImported> {
   void runOnOperation() override {
     if (!getOperation().lookupSymbol<func::FuncOp>("forward")) {
       getOperation().emitError("the module has no function @forward");
       return signalPassFailure();
     }
+    auto target = getOperation()->getAttrOfType<StringAttr>(tape::kTargetAttr);
+    if (target && !tape::findTarget(target)) {
+      getOperation().emitError() << "there is no target '" << target.getValue() << "'";
+      return signalPassFailure();
+    }
     bool failed = false;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       failed |= mlir::failed(verifyArguments(func));
       for (Operation &op : func.getBody().front().without_terminator())
-        if (!isa<tape::FactsOpInterface>(op)) {
-          op.emitError() << "'" << op.getName() << "' is not an op of a model graph";
-          failed = true;
-        }
+        failed |= mlir::failed(verifyOp(op, tape::targetOf(getOperation())));
     }
     if (failed)
       signalPassFailure();

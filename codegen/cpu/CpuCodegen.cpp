@@ -1,11 +1,13 @@
 #include "codegen/cpu/CpuCodegen.h"
 
-#include "codegen/cpu/LowerToLlvm.h"
-#include "codegen/cpu/MathExpansion.h"
+#include "codegen/kernel/LowerToLlvm.h"
+#include "codegen/kernel/MathExpansion.h"
 #include "codegen/cpu/Schedules.h"
 #include "codegen/cpu/SharedObject.h"
-#include "ir/tape/Reduction.h"
+#include "codegen/kernel/Schedule.h"
 #include "ir/tape/Tape.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 
@@ -17,23 +19,21 @@ constexpr unsigned kParts = 16;
 constexpr int64_t kGrainElements = 16384; // work worth waking a thread for
 
 FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, plan::KernelOp op) {
-  if (op.getTensors() > 1)
-    return buildMultiTensor(kernel, frame, op.getTensors());
-  if (op.getColumns())
-    return buildEpilogue(kernel, frame, *op.getColumns());
-  tape::ReduceOp reduction;
-  for (Operation &op : frame.region->without_terminator()) {
-    if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
-      return buildRowMovement(kernel, frame, &op);
-    if (auto reduce = dyn_cast<tape::ReduceOp>(op))
-      reduction = reduce;
-  }
-  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
-  ValueRange results = frame.terminator()->getOperands();
-  bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
-  if (!reduction && oneSize)
+  switch (scheduleOf(op)) {
+  case Schedule::Elementwise:
     return buildElementwise(kernel, frame);
-  return !reduction || tape::reducesRows(reduction) ? buildRows(kernel, frame) : buildColumns(kernel, frame);
+  case Schedule::Rows:
+    return buildRows(kernel, frame);
+  case Schedule::Columns:
+    return buildColumns(kernel, frame);
+  case Schedule::RowMovement:
+    return buildRowMovement(kernel, frame, movementOf(frame.region));
+  case Schedule::MultiTensor:
+    return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::Epilogue:
+    return buildEpilogue(kernel, frame, *op.getColumns());
+  }
+  llvm_unreachable("every schedule is above");
 }
 
 LogicalResult checkTypes(plan::KernelOp kernel) {
@@ -56,7 +56,9 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
     return failure();
   OpBuilder builder(kernel.getContext());
   builder.setInsertionPointToEnd(functions.getBody());
-  Block *entry = createKernelFunction(builder, kernel.getLoc(), kernel.getSymName());
+  // The name of the first version from the start: a kernel called `exp` must not hide the function of the C library.
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext()), i64 = builder.getI64Type();
+  Block *entry = createKernelFunction(builder, kernel.getLoc(), (kernel.getSymName() + "_avx2").str(), {pointer, i64, i64});
   builder.setInsertionPointToStart(entry);
 
   KernelBuilder words(builder, kernel.getLoc());

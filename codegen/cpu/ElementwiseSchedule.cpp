@@ -1,4 +1,4 @@
-#include "codegen/cpu/Expression.h"
+#include "codegen/kernel/Expression.h"
 #include "codegen/cpu/Schedules.h"
 #include "ir/tape/Tape.h"
 

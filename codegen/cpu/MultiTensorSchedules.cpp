@@ -1,7 +1,8 @@
 // Kernels over many tensors of different sizes in one launch: a constant table says for each unit which tensor it works
 // on and where.
-#include "codegen/cpu/Expression.h"
+#include "codegen/kernel/Expression.h"
 #include "codegen/cpu/Schedules.h"
+#include "codegen/kernel/Schedule.h"
 #include "ir/tape/Reduction.h"
 
 using namespace mlir;
@@ -50,34 +51,11 @@ Value wholeEnd(KernelBuilder &kernel, const Part &part, int64_t step) {
   return kernel.add(part.begin, kernel.multiply(kernel.divide(length, step), step));
 }
 
-/// The ops and results of one of the tensors of a fusion.
-struct TensorBody {
-  SmallVector<Operation *> ops;
-  SmallVector<Value> results;
-  SmallVector<BlockArgument> arguments; // in order of use, with repetitions
-};
-
-SmallVector<TensorBody> bodiesOf(const KernelFrame &frame, int64_t tensors) {
-  SmallVector<TensorBody> bodies(tensors);
-  int64_t opCount = (frame.region->getOperations().size() - 1) / tensors, number = 0;
-  for (Operation &op : frame.region->without_terminator()) {
-    TensorBody &body = bodies[number++ / opCount];
-    body.ops.push_back(&op);
-    for (Value operand : op.getOperands())
-      if (auto argument = dyn_cast<BlockArgument>(operand))
-        body.arguments.push_back(argument);
-  }
-  auto results = frame.terminator()->getOperands();
-  for (auto [i, result] : llvm::enumerate(results))
-    bodies[i / (results.size() / tensors)].results.push_back(result);
-  return bodies;
-}
-
 } // namespace
 
 FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors) {
   // Code is made for the first tensor; where it reads and writes comes from tables.
-  SmallVector<TensorBody> bodies = bodiesOf(frame, tensors);
+  SmallVector<TensorBody> bodies = tensorBodies(frame.region, tensors);
   const TensorBody &first = bodies.front();
   SmallVector<int64_t> sizes, argumentNumbers;
   for (const TensorBody &body : bodies) {

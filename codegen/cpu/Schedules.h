@@ -1,7 +1,7 @@
 // The loop structures of kernels. Each fills the body of one function; the caller has made the function.
 #pragma once
 
-#include "codegen/cpu/KernelBuilder.h"
+#include "codegen/kernel/KernelBuilder.h"
 #include "ir/plan/Plan.h"
 
 namespace tapeout::codegen {

@@ -1,6 +1,6 @@
 #include "codegen/cpu/SharedObject.h"
 
-#include "codegen/cpu/LowerToLlvm.h"
+#include "codegen/kernel/LowerToLlvm.h"
 
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/ScopeExit.h"

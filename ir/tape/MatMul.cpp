@@ -1,6 +1,7 @@
 #include "ir/tape/MatMul.h"
 
 #include "ir/tape/TapeBuilder.h"
+#include "ir/tape/Target.h"
 
 #define GET_OP_CLASSES
 #include "ir/tape/MatMul.cpp.inc"
@@ -194,9 +195,10 @@ std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op, Ints lhsStrides, I
   return matmul;
 }
 
-// An operand whose contracted dimensions are not one stride is put into the order [batch, free, contracted].
+// An operand whose contracted dimensions are not one stride, or which the target has no call for, is put into the order
+// [batch, free, contracted].
 void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
-  if (asStridedMatmul(*this))
+  if (auto matmul = asStridedMatmul(*this); matmul && asTargetMatmul(targetOf(*this), *matmul))
     return;
   TapeBuilder t(b, getLoc());
   auto ordered = [&](Value operand, Ints batch, Ints contract) {

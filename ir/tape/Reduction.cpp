@@ -2,6 +2,7 @@
 
 #include "ir/tape/Scalars.h"
 #include "ir/tape/TapeBuilder.h"
+#include "ir/tape/Target.h"
 
 #define GET_OP_CLASSES
 #include "ir/tape/Reduction.cpp.inc"
@@ -63,12 +64,33 @@ static int64_t partsOf(int64_t elements) {
   return 1;
 }
 
-// A reduction of everything to one value becomes two, so that threads can share the first.
+// The parts of long columns: as many as keep the threads of a large device busy, each long enough to be worth its result.
+static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most) {
+  constexpr int64_t kBusy = 65536, kLeastRows = 64;
+  for (int64_t parts = std::min({most, rows / kLeastRows, (kBusy + columns - 1) / columns}); parts > 1; --parts)
+    if (rows % parts == 0)
+      return parts;
+  return 1;
+}
+
+// A reduction of everything to one value, or of long columns, becomes two, so that threads can share the first.
 void ReduceOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
+  TapeBuilder t(b, getLoc());
+  if (!reducesRows(*this)) {
+    int64_t extents[3] = {1, 1, 1}; // before, of and after the reduced dimensions
+    for (auto [d, extent] : llvm::enumerate(shapeOf(getOperand())))
+      extents[int64_t(d) < getDimensions().front() ? 0 : int64_t(d) <= getDimensions().back() ? 1 : 2] *= extent;
+    auto [outer, rows, inner] = extents;
+    int64_t parts = columnPartsOf(rows, outer * inner, targetOf(*this).columnReductionParts);
+    if (parts > 1) {
+      Value cut = t.reshape(getOperand(), {outer, parts, rows / parts, inner});
+      results.push_back(t.reshape(t.reduce(getKind(), t.reduce(getKind(), cut, {2}), {1}), shapeOf(getResult())));
+    }
+    return;
+  }
   int64_t elements = elementCount(getOperand().getType());
   if (rankOf(getResult()) != 0 || partsOf(elements) == 1)
     return;
-  TapeBuilder t(b, getLoc());
   Value rows = t.reshape(getOperand(), {partsOf(elements), elements / partsOf(elements)});
   results.push_back(t.reduceLast(getKind(), t.reduceLast(getKind(), rows)));
 }

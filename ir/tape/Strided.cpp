@@ -1,14 +1,13 @@
 #include "ir/tape/Strided.h"
 
 #include "ir/tape/Shape.h"
+#include "ir/tape/Target.h"
 
 using namespace mlir;
 
 namespace tapeout::tape {
 
 namespace {
-
-constexpr size_t kMaxBatchDimensions = 4; // of table Matmul
 
 StridedPlace rowMajor(Value value) {
   auto strides = rowMajorStrides(shapeOf(value));
@@ -91,7 +90,7 @@ bool isBijective(Operation *op) { return isa<ReshapeOp, TransposeOp>(op); }
 
 std::optional<StridedMatmul> asCall(DotGeneralOp dot, const StridedPlace &lhs, const StridedPlace &rhs, const StridedPlace &result) {
   auto matmul = asStridedMatmul(dot, lhs.strides, rhs.strides, result.strides);
-  return matmul && matmul->batch.size() <= kMaxBatchDimensions ? matmul : std::nullopt;
+  return matmul ? asTargetMatmul(targetOf(dot), *matmul) : std::nullopt;
 }
 
 /// The product that becomes `value`, if nobody reads what lies between; `place`, if given, follows it back.

@@ -23,7 +23,7 @@ struct PlacedProduct {
 StridedPlace sourceOf(mlir::Value value);
 
 /// The call that executes `dot`, on `lhs` and `rhs` (its operands, or outside of a fusion what they are there): reads
-/// through views of the operands where that is one strided call. None where asStridedMatmul has none.
+/// through views of the operands where the target has a call for that (ir/tape/Target.h). None where it has none at all.
 std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, mlir::Value lhs, mlir::Value rhs);
 inline std::optional<PlacedProduct> placeProduct(DotGeneralOp dot) { return placeProduct(dot, dot.getLhs(), dot.getRhs()); }
 

@@ -1,13 +1,14 @@
 #include "tests/codegen/KernelTester.h"
 
 #include "codegen/cpu/CpuCodegen.h"
-#include "codegen/cpu/KernelBuilder.h"
-#include "codegen/cpu/LowerToLlvm.h"
-#include "codegen/cpu/MathExpansion.h"
+#include "codegen/kernel/KernelBuilder.h"
+#include "codegen/kernel/LowerToLlvm.h"
+#include "codegen/kernel/MathExpansion.h"
 #include "codegen/cpu/SharedObject.h"
 #include "ir/plan/Plan.h"
 #include "ir/tape/Tape.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
 
@@ -16,6 +17,32 @@
 #include <unistd.h>
 
 namespace tapeout::codegen {
+
+struct KernelTester::Compiled {
+  std::vector<CompiledKernel> kernels;
+  void *library = nullptr;
+  int file = -1; // open as long as the library: dlopen recognises libraries by path
+
+  ~Compiled() {
+    if (library)
+      dlclose(library);
+    if (file >= 0)
+      close(file);
+  }
+  /// Returns an error message, or "".
+  std::string load(const std::string &sharedObject) {
+    file = memfd_create("kernels", 0);
+    if (write(file, sharedObject.data(), sharedObject.size()) > 0)
+      library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    return library ? "" : dlerror();
+  }
+  const CompiledKernel *find(const std::string &symbol) const {
+    for (const CompiledKernel &kernel : kernels)
+      if (kernel.symbol == symbol)
+        return &kernel;
+    return nullptr;
+  }
+};
 
 KernelTester::KernelTester(const std::string &kernels, unsigned threads) {
   mlir::MLIRContext context;
@@ -32,40 +59,23 @@ KernelTester::KernelTester(const std::string &kernels, unsigned threads) {
   mlir::FailureOr<CpuModule> compiled = compileCpuKernels(*module, options);
   if (failed(compiled))
     return;
-  kernels_ = std::move(compiled->kernels);
-  load(compiled->sharedObject);
+  compiled_ = std::make_unique<Compiled>();
+  compiled_->kernels = std::move(compiled->kernels);
+  messages_ += compiled_->load(compiled->sharedObject);
 }
 
-void KernelTester::load(const std::string &sharedObject) {
-  file_ = memfd_create("kernels", 0);
-  if (write(file_, sharedObject.data(), sharedObject.size()) > 0)
-    library_ = dlopen(("/proc/self/fd/" + std::to_string(file_)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library_)
-    messages_ += dlerror();
-}
+KernelTester::~KernelTester() = default;
 
-KernelTester::~KernelTester() {
-  if (library_)
-    dlclose(library_);
-  if (file_ >= 0)
-    close(file_);
-}
+bool KernelTester::loaded() const { return compiled_ && compiled_->library; }
 
 uint64_t KernelTester::units(const std::string &symbol) const {
-  const CompiledKernel *kernel = find(symbol);
+  const CompiledKernel *kernel = compiled_->find(symbol);
   return kernel ? kernel->units : 0;
-}
-
-const CompiledKernel *KernelTester::find(const std::string &symbol) const {
-  for (const CompiledKernel &kernel : kernels_)
-    if (kernel.symbol == symbol)
-      return &kernel;
-  return nullptr;
 }
 
 std::vector<Tensor> KernelTester::run(const std::string &symbol, const std::vector<Tensor> &operands,
                                       const std::vector<Tensor> &results, const std::vector<int> &inPlace) {
-  const CompiledKernel *kernel = find(symbol);
+  const CompiledKernel *kernel = compiled_->find(symbol);
   EXPECT_TRUE(kernel) << symbol;
   if (!kernel)
     return {};
@@ -76,7 +86,7 @@ std::vector<Tensor> KernelTester::run(const std::string &symbol, const std::vect
     if (version[4] == '5' && !__builtin_cpu_supports("avx512vl"))
       continue;
     auto function =
-        reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(library_, (symbol + version).c_str()));
+        reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(compiled_->library, (symbol + version).c_str()));
     EXPECT_TRUE(function) << symbol << version;
     if (!function)
       return {};
@@ -112,7 +122,8 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules;
   modules.push_back(mlir::ModuleOp::create(loc));
   builder.setInsertionPointToEnd(modules[0]->getBody());
-  mlir::Block *entry = createKernelFunction(builder, loc, "erf");
+  mlir::Block *entry = createKernelFunction(
+      builder, loc, "erf_avx2", {mlir::LLVM::LLVMPointerType::get(&context), builder.getI64Type(), builder.getI64Type()});
   builder.setInsertionPointToStart(entry);
 
   KernelBuilder kernel(builder, loc);
@@ -128,8 +139,9 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   KernelTester tester;
   mlir::FailureOr<std::string> sharedObject = makeSharedObject(modules, CpuOptions{});
   EXPECT_TRUE(succeeded(sharedObject));
-  tester.load(*sharedObject);
-  tester.kernels_.push_back({"erf", 1, 1, 2, 1});
+  tester.compiled_ = std::make_unique<KernelTester::Compiled>();
+  EXPECT_EQ(tester.compiled_->load(*sharedObject), "");
+  tester.compiled_->kernels.push_back({"erf", 1, 1, 2, 1});
   return tester.run("erf", {Tensor::of(inputs)}, {Tensor::empty<float>(inputs.size())})[0].values<float>();
 }
 

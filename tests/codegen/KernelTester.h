@@ -1,4 +1,6 @@
-// Compiles plan.kernel ops given as text and runs them: each instruction set, several divisions of units, equal bits.
+// Compiles plan.kernel ops given as text and runs them in several ways, which must give equal bits. Each target has its own
+// tester behind this header: on the cpu, each instruction set and several divisions of units; on the target cuda, an
+// emulator of its threads in two orders (cuda/GpuEmulator.h).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +14,6 @@
 #include <vector>
 
 namespace tapeout::codegen {
-
-struct CompiledKernel;
 
 /// An aligned buffer between two guards that notices writes outside it.
 class Tensor {
@@ -71,10 +71,10 @@ public:
   explicit KernelTester(const std::string &kernels, unsigned threads = 1);
   ~KernelTester();
 
-  bool loaded() const { return library_ != nullptr; }
+  bool loaded() const;
   /// Error messages of parsing and compiling.
   const std::string &messages() const { return messages_; }
-  /// Of the kernel; 0 when there is no such kernel.
+  /// Of the kernel (cuda: blocks); 0 when there is no such kernel.
   uint64_t units(const std::string &symbol) const;
 
   /// Runs the kernel on copies of its arguments, operands first. Results come back; all ways to run it must agree.
@@ -84,14 +84,11 @@ public:
 
 private:
   friend std::vector<float> runErf(const std::vector<float> &inputs);
+  struct Compiled; // what the target's tester needs
   KernelTester() = default;
-  void load(const std::string &sharedObject);
-  const CompiledKernel *find(const std::string &symbol) const;
 
   std::string messages_;
-  std::vector<CompiledKernel> kernels_;
-  void *library_ = nullptr;
-  int file_ = -1; // open as long as the library: dlopen recognises libraries by path
+  std::unique_ptr<Compiled> compiled_;
 };
 
 /// No tape op is erf alone: a kernel of math.erf, as the body of gelu has it.

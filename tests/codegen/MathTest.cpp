@@ -1,4 +1,4 @@
-// The errors that codegen/cpu/MathExpansion.h states, measured against double over the whole range of floats.
+// The errors that codegen/kernel/MathExpansion.h states, measured against double over the whole range of floats.
 #include "tests/codegen/KernelTester.h"
 
 #include <cfenv>

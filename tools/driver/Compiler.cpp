@@ -1,12 +1,12 @@
 #include "tools/driver/Compiler.h"
 
 #include "codegen/PlanWriter.h"
-#include "codegen/cpu/CpuCodegen.h"
 #include "frontend/ImportGraph.h"
 #include "ir/plan/Plan.h"
-#include "ir/tape/Tape.h"
+#include "ir/tape/Target.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Package.h"
+#include "tools/driver/KernelCompilation.h"
 #include "tools/driver/Weights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -117,6 +117,8 @@ Status Compilation::collect(const std::function<LogicalResult()> &body) {
 Status Compilation::import() {
   Status status = collect([&] {
     module_ = frontend::importGraph(*context_, graph_, {options_.batch, options_.freeze});
+    if (module_ && options_.target.name != "cpu")
+      (*module_)->setAttr(tape::kTargetAttr, StringAttr::get(context_.get(), options_.target.name));
     return success(static_cast<bool>(module_));
   });
   return status.isOk() ? status : Status::error(ExitCode::BadData, status.message());
@@ -147,18 +149,13 @@ Status Compilation::runPasses(const std::string &lastPass) {
 }
 
 Status Compilation::writeExecutable(const std::string &runner, const std::string &modelFile, const std::string &output) {
-  codegen::CpuModule cpu;
+  CompiledKernels kernels;
   std::string plan;
   Status status = collect([&]() -> LogicalResult {
-    codegen::CpuOptions cpuOptions;
-    cpuOptions.threads = options_.threads;
-    auto compiled = codegen::compileCpuKernels(*module_, cpuOptions);
+    auto compiled = compileKernels(*module_, options_);
     if (failed(compiled))
       return failure();
-    cpu = std::move(*compiled);
-    std::vector<codegen::KernelRecord> records;
-    for (const codegen::CompiledKernel &kernel : cpu.kernels)
-      records.push_back({kernel.symbol, kernel.units, kernel.grain});
+    kernels = std::move(*compiled);
 
     codegen::PlanInfo info;
     info.modelName = graph_.name;
@@ -168,24 +165,28 @@ Status Compilation::writeExecutable(const std::string &runner, const std::string
     info.vocabulary = graph_.vocabulary;
     info.maskToken = graph_.maskToken;
     info.ignoreIndex = options_.training.ignoreIndex;
-    info.target = "cpu";
+    info.target = options_.target.name;
     info.options = options_.describe;
     info.optimizer = options_.training.optimizer;
+    info.modules = std::move(kernels.modules);
+    info.workspaceBytes = kernels.workspaceBytes;
     for (auto [name, value] : hyperparameterDefaults(options_))
       info.defaults.push_back({std::string(kHyperparameterNames[static_cast<size_t>(name)]), value});
-    auto bytes = codegen::writePlan(*module_, records, info);
+    auto bytes = codegen::writePlan(*module_, kernels.records, info);
     if (failed(bytes))
       return failure();
     plan = std::move(*bytes);
     return success();
   });
   TAPEOUT_RETURN_IF_ERROR(status);
+  assembler_ = kernels.assembler;
 
   auto bytesOf = [](const std::string &text) {
     return std::span<const uint8_t>(reinterpret_cast<const uint8_t *>(text.data()), text.size());
   };
-  std::vector<SectionSource> sections = {{SectionKind::Plan, "", bytesOf(plan), ""},
-                                         {SectionKind::CpuKernels, "", bytesOf(cpu.sharedObject), ""}};
+  std::vector<SectionSource> sections = {{SectionKind::Plan, "", bytesOf(plan), ""}};
+  if (!kernels.sharedObject.empty())
+    sections.push_back({SectionKind::CpuKernels, "", bytesOf(kernels.sharedObject), ""});
   TemporaryWeights weights;
   TAPEOUT_RETURN_IF_ERROR(weights.collect(graph_, modelFile, output));
   if (!weights.path().empty())

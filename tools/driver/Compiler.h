@@ -5,6 +5,7 @@
 #include "passes/Pipelines.h"
 #include "runtime/base/Hyperparameters.h"
 #include "runtime/base/Status.h"
+#include "tools/driver/TargetChoice.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -19,6 +20,7 @@
 namespace tapeout::driver {
 
 struct CompileOptions {
+  TargetChoice target;
   int64_t batch = 0; ///< samples per step; 0: defaultBatch()
   TrainingOptions training;
   std::vector<std::string> freeze;            ///< name patterns of parameters that are not trained
@@ -47,6 +49,8 @@ public:
   /// Generates the kernels and writes the executable. Needs the whole pipeline to have run.
   /// `runner` is the tapeout-runner binary; `modelFile` is where relative weights files are found.
   Status writeExecutable(const std::string &runner, const std::string &modelFile, const std::string &output);
+  /// After writeExecutable: what made the machine code of a GPU: "ptxas", "nvJitLink" or "none"; empty for cpu.
+  const std::string &assembler() const { return assembler_; }
 
 private:
   /// Runs `body` and turns the diagnostics of a failure into a Status.
@@ -56,6 +60,7 @@ private:
   CompileOptions options_;
   std::unique_ptr<mlir::MLIRContext> context_;
   mlir::OwningOpRef<mlir::ModuleOp> module_;
+  std::string assembler_;
 };
 
 } // namespace tapeout::driver

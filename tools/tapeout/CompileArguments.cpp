@@ -13,7 +13,7 @@ namespace tapeout::cli {
 
 void CompileArguments::addTo(CLI::App &command) {
   command.add_option("model", model, "Model file (.tape)")->required();
-  command.add_option("--target", target, "What to compile for")->check(CLI::IsMember({"cpu"}));
+  command.add_option("--target", target, "cpu, cuda or cuda:sm_80,sm_90 (default: cuda where this machine has a GPU, else cpu)");
   command.add_option("--batch", batch, "Samples per step (default 12 for language models, else 64)");
   command.add_option("--optimizer", optimizer, "adamw, adam, sgd, momentum or nesterov")
       ->check(CLI::IsMember({"adamw", "adam", "sgd", "momentum", "nesterov"}));
@@ -81,6 +81,14 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   driver::CompileOptions result;
   if (batch && (*batch < 1 || *batch > 1 << 20))
     return Status::error(ExitCode::BadConfig, fmt::format("--batch is {}, but must be between 1 and {}", *batch, 1 << 20));
+  if (target.empty()) {
+    result.target = driver::defaultTarget();
+  } else {
+    Result<driver::TargetChoice> choice = driver::parseTarget(target);
+    if (!choice.isOk())
+      return choice.status();
+    result.target = *choice;
+  }
   result.batch = batch.value_or(driver::defaultBatch(graph.task));
   bool regression = graph.task == frontend::Task::Regression;
   result.training.loss = !loss.empty() ? loss : regression ? "mean_squared_error" : "cross_entropy";
@@ -140,7 +148,7 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
     if (!known.count(name))
       return Status::error(ExitCode::BadConfig, fmt::format("the optimizer {} has no hyperparameter {}", optimizer,
                                                             kHyperparameterNames[static_cast<size_t>(name)]));
-  result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", target, result.batch, optimizer, result.training.loss);
+  result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", result.target.text(), result.batch, optimizer, result.training.loss);
   if (result.training.labelSmoothing > 0)
     result.describe += fmt::format(" --label-smoothing {}", result.training.labelSmoothing);
   if (noFusion)
@@ -183,6 +191,11 @@ Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::s
   TAPEOUT_RETURN_IF_ERROR(compilation.runPasses());
   CompileSummary summary{.batch = input->options.batch, .passSeconds = seconds()};
   TAPEOUT_RETURN_IF_ERROR(compilation.writeExecutable(*runner, arguments.model, output));
+  summary.target = input->options.target.text();
+  if (!compilation.assembler().empty())
+    summary.target += compilation.assembler() == "none" ? " (PTX, which the driver assembles)" : " by " + compilation.assembler();
+  if (arguments.target.empty() && input->options.target.name != "cpu")
+    summary.target += " (this machine's GPU)";
   summary.kernelSeconds = seconds() - summary.passSeconds;
   auto bytes = [&](const char *name) { return compilation.module()->getAttrOfType<mlir::IntegerAttr>(name).getInt(); };
   summary.persistentBytes = bytes("plan.persistent_bytes");

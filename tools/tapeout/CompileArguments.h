@@ -23,7 +23,7 @@ struct CompileInput {
 
 struct CompileArguments {
   std::string model; ///< model file
-  std::string target = "cpu", optimizer = "adamw", loss, schedule;
+  std::string target, optimizer = "adamw", loss, schedule;
   std::optional<int64_t> batch;
   std::vector<std::string> freeze, noDecay;
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
@@ -48,6 +48,7 @@ struct CompileSummary {
   double passSeconds = 0, kernelSeconds = 0;
   int64_t persistentBytes = 0; ///< parameters and state
   int64_t arenaBytes = 0;      ///< activations
+  std::string target;          ///< and what compiled for it
 };
 /// Compiles the model file into a training executable.
 Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output);

@@ -19,7 +19,7 @@ Status compile(const CompileArguments &arguments, const std::string &output) {
   auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   fmt::print("{}: for {}, batch {}; passes {:.2f} s, kernels {:.2f} s; memory {:.1f} MiB parameters and state, {:.1f} MiB "
              "activations\n",
-             output, arguments.target, summary->batch, summary->passSeconds, summary->kernelSeconds,
+             output, summary->target, summary->batch, summary->passSeconds, summary->kernelSeconds,
              mebibytes(summary->persistentBytes), mebibytes(summary->arenaBytes));
   return Status::ok();
 }

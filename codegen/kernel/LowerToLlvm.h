@@ -16,9 +16,9 @@ namespace tapeout::codegen {
 /// Loads the dialects that kernels are built from and what their translation needs.
 void loadCodegenDialects(mlir::MLIRContext &context);
 
-/// Appends `void symbol_avx2(ptr arguments, i64 begin, i64 end)` and returns its entry block. The name is that of the
-/// first version from the start: a kernel called `exp` must not hide the function of the C library.
-mlir::Block *createKernelFunction(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol);
+/// Appends `void symbol(arguments)` and returns its entry block.
+mlir::Block *createKernelFunction(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef symbol,
+                                  mlir::TypeRange arguments);
 /// Ends the function: returns nothing.
 void finishKernelFunction(mlir::OpBuilder &builder, mlir::Block *entry);
 

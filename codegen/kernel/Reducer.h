@@ -1,7 +1,7 @@
 // The combiner of a reduction on lanes.
 #pragma once
 
-#include "codegen/cpu/KernelBuilder.h"
+#include "codegen/kernel/KernelBuilder.h"
 #include "ir/tape/Reduction.h"
 
 #include <cmath>

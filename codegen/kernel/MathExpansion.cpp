@@ -1,5 +1,6 @@
-#include "codegen/cpu/MathExpansion.h"
+#include "codegen/kernel/MathExpansion.h"
 
+#include "codegen/kernel/F64Math.h"
 #include "ir/tape/Scalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -171,7 +172,7 @@ Value callLibrary(OpBuilder &builder, Operation *op, StringRef name) {
 
 } // namespace
 
-LogicalResult expandMath(Operation *function) {
+LogicalResult expandMath(Operation *function, F64Functions f64) {
   SmallVector<Operation *> ops;
   function->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && !isa<math::FmaOp, math::SqrtOp>(op))
@@ -187,10 +188,12 @@ LogicalResult expandMath(Operation *function) {
     Value value;
     if (getElementTypeOrSelf(type).isF32())
       value = expandF32(builder, op);
+    else if (getElementTypeOrSelf(type).isF64() && f64 == F64Functions::Expanded)
+      value = expandF64(builder, op);
     else if (getElementTypeOrSelf(type).isF64() && !libraryName.empty())
       value = callLibrary(builder, op, libraryName);
     if (!value)
-      return op->emitError("has no form for ") << type << " on the target cpu";
+      return op->emitError("has no form for ") << type << " in a kernel";
     op->getResult(0).replaceAllUsesWith(value);
     op->erase();
   }

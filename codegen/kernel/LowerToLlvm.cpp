@@ -1,4 +1,4 @@
-#include "codegen/cpu/LowerToLlvm.h"
+#include "codegen/kernel/LowerToLlvm.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -30,10 +30,9 @@ void loadCodegenDialects(MLIRContext &context) {
                       scf::SCFDialect>();
 }
 
-Block *createKernelFunction(OpBuilder &builder, Location loc, StringRef symbol) {
-  Type pointer = LLVM::LLVMPointerType::get(builder.getContext()), i64 = builder.getI64Type();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), {pointer, i64, i64});
-  return builder.create<LLVM::LLVMFuncOp>(loc, (symbol + "_avx2").str(), type).addEntryBlock(builder);
+Block *createKernelFunction(OpBuilder &builder, Location loc, StringRef symbol, TypeRange arguments) {
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), llvm::to_vector(arguments));
+  return builder.create<LLVM::LLVMFuncOp>(loc, symbol, type).addEntryBlock(builder);
 }
 
 void finishKernelFunction(OpBuilder &builder, Block *entry) {

@@ -23,6 +23,9 @@ struct Dimension {
 /// Whether the view is of the same element everywhere in the space.
 bool isInvariant(const View &view);
 
+/// The largest power of two, at most `lanes`, that divides the offset of each element that vectors of so many lanes begin at.
+unsigned evennessOf(const View &view, unsigned lanes);
+
 class IterationSpace {
 public:
   /// Dimensions of extent 1 are dropped, but the last one stays: it is the one that vectors run along.
@@ -30,6 +33,8 @@ public:
 
   llvm::ArrayRef<Dimension> dimensions() const { return dimensions_; }
   int64_t laneExtent() const { return dimensions_.back().extent; }
+  /// Extents of the kept or of the reduced ones of all dimensions but the last.
+  llvm::SmallVector<int64_t> extents(bool reduced) const;
 
   /// The view of a tensor that has exactly the elements of the space, in order; reduced dimensions take part or not.
   View rowMajor(bool withReduced = true) const;

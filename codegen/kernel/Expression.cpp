@@ -1,10 +1,31 @@
-#include "codegen/cpu/Expression.h"
+#include "codegen/kernel/Expression.h"
 
 #include "ir/tape/Shape.h"
 
 using namespace mlir;
 
 namespace tapeout::codegen {
+
+KernelBuilder::Values mergeIndices(const IterationSpace &space, ArrayRef<Value> kept, ArrayRef<Value> reduced, Value lane) {
+  KernelBuilder::Values indices;
+  for (const Dimension &dimension : space.dimensions().drop_back()) {
+    ArrayRef<Value> &from = dimension.reduced ? reduced : kept;
+    indices.push_back(from.front());
+    from = from.drop_front();
+  }
+  indices.push_back(lane);
+  return indices;
+}
+
+const KernelBuilder::Values *KnownValues::find(Value value, const View &view) const {
+  for (const Entry &entry : entries_)
+    if (entry.value == value && entry.view.offset == view.offset && entry.view.strides == view.strides)
+      return &entry.results;
+  return nullptr;
+}
+void KnownValues::add(Value value, const View &view, KernelBuilder::Values results) {
+  entries_.push_back({value, view, std::move(results)});
+}
 
 FailureOr<Expression> Expression::build(ValueRange roots, IterationSpace &space) {
   while (true) {
@@ -75,15 +96,17 @@ KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &no
   Value offset = kernel.linear(node.view.offset, node.view.strides, indices);
   int64_t laneStride = node.view.strides.back();
   if (auto argument = dyn_cast<BlockArgument>(node.value))
-    return {kernel.load(pointers_[argument.getArgNumber()], tape::elementOf(argument), offset, laneStride, lanes)};
+    return {kernel.load(pointers_[argument.getArgNumber()], tape::elementOf(argument), offset, laneStride, lanes,
+                        evennessOf(node.view, lanes.count))};
 
   if (isa<tape::IotaOp>(node.value.getDefiningOp()))
-    return {kernel.truncate(kernel.sequence(offset, laneStride, lanes.count), tape::elementOf(node.value))};
+    return {kernel.convertIndex(kernel.sequence(offset, laneStride, lanes.count), tape::elementOf(node.value))};
 
   KernelBuilder::Values operands, results;
   for (Use operand : node.operands)
     operands.push_back(known[operand.node][operand.result]);
-  Value index = kernel.sequence(offset, laneStride, lanes.count); // LLVM drops it where the body has no use for it
+  // LLVM drops it where the body has no use for it.
+  Value index = kernel.convertIndex(kernel.sequence(offset, laneStride, lanes.count), kernel.builder().getI64Type());
   cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
       .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
   return results;
@@ -111,6 +134,14 @@ SmallVector<Value> Expression::reductions() const {
   return result;
 }
 
+SmallVector<std::pair<BlockArgument, View>> Expression::accesses() const {
+  SmallVector<std::pair<BlockArgument, View>> result;
+  for (const Node &node : nodes_)
+    if (auto argument = dyn_cast<BlockArgument>(node.value); argument && !isInvariant(node.view))
+      result.push_back({argument, node.view});
+  return result;
+}
+
 std::optional<unsigned> Expression::denseDimension() const {
   for (const Node &node : nodes_)
     if (isa<BlockArgument>(node.value) && node.view.strides.back() > 1)
@@ -119,11 +150,19 @@ std::optional<unsigned> Expression::denseDimension() const {
   return std::nullopt;
 }
 
-KernelBuilder::Values Expression::emit(KernelBuilder &kernel, ValueRange indices, Lanes lanes) const {
+KernelBuilder::Values Expression::emit(KernelBuilder &kernel, ValueRange indices, Lanes lanes, KnownValues *known) const {
   NodeValues values(invariants_);
-  for (auto [number, node] : llvm::enumerate(nodes_))
-    if (values[number].empty())
-      values[number] = emitNode(kernel, node, values, indices, lanes);
+  for (auto [number, node] : llvm::enumerate(nodes_)) {
+    if (!values[number].empty())
+      continue;
+    if (const KernelBuilder::Values *found = known ? known->find(node.value, node.view) : nullptr) {
+      values[number] = *found;
+      continue;
+    }
+    values[number] = emitNode(kernel, node, values, indices, lanes);
+    if (known)
+      known->add(node.value, node.view, values[number]);
+  }
   KernelBuilder::Values results;
   for (Use root : roots_)
     results.push_back(values[root.node][root.result]);

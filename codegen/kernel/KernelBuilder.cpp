@@ -1,4 +1,4 @@
-#include "codegen/cpu/KernelBuilder.h"
+#include "codegen/kernel/KernelBuilder.h"
 
 #include "ir/tape/Tape.h"
 
@@ -13,7 +13,7 @@ namespace tapeout::codegen {
 //===- Integers --------------------------------------------------------------------------------------------------===//
 
 Value KernelBuilder::integer(int64_t value) {
-  return builder_.create<arith::ConstantOp>(loc_, builder_.getI64IntegerAttr(value));
+  return builder_.create<arith::ConstantOp>(loc_, builder_.getIntegerAttr(indexType(), value));
 }
 Value KernelBuilder::add(Value a, Value b) { return builder_.createOrFold<arith::AddIOp>(loc_, a, b); }
 Value KernelBuilder::subtract(Value a, Value b) { return builder_.createOrFold<arith::SubIOp>(loc_, a, b); }
@@ -31,10 +31,19 @@ Value KernelBuilder::equal(Value a, int64_t b) {
   return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::eq, a, integer(b));
 }
 Value KernelBuilder::inRange(Value a, int64_t bound) {
-  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ult, toIndex(a), integer(bound));
+  Value limit = builder_.create<arith::ConstantOp>(loc_, builder_.getIntegerAttr(a.getType(), bound));
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ult, a, limit);
+}
+Value KernelBuilder::less(Value a, int64_t b) {
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::slt, a, integer(b));
 }
 Value KernelBuilder::toIndex(Value a) {
-  return a.getType().isInteger(64) ? a : builder_.create<arith::ExtSIOp>(loc_, builder_.getI64Type(), a);
+  unsigned bits = a.getType().getIntOrFloatBitWidth();
+  if (bits == indexBits_)
+    return a;
+  if (bits < indexBits_)
+    return builder_.create<arith::ExtSIOp>(loc_, indexType(), a);
+  return builder_.create<arith::TruncIOp>(loc_, indexType(), a);
 }
 
 KernelBuilder::Values KernelBuilder::delinearize(Value number, ArrayRef<int64_t> extents) {
@@ -121,8 +130,11 @@ Value KernelBuilder::sequence(Value base, int64_t stride, unsigned count) {
   SmallVector<int64_t> steps;
   for (unsigned lane = 0; lane < count; ++lane)
     steps.push_back(lane * stride);
-  auto type = cast<VectorType>(laneType(builder_.getI64Type(), count));
-  Value offsets = builder_.create<arith::ConstantOp>(loc_, DenseElementsAttr::get(type, ArrayRef(steps)));
+  auto type = cast<VectorType>(laneType(indexType(), count));
+  SmallVector<Attribute> attributes;
+  for (int64_t step : steps)
+    attributes.push_back(builder_.getIntegerAttr(indexType(), step));
+  Value offsets = builder_.create<arith::ConstantOp>(loc_, DenseElementsAttr::get(type, attributes));
   return builder_.create<arith::AddIOp>(loc_, splat(base, count), offsets);
 }
 
@@ -155,9 +167,15 @@ Value KernelBuilder::selectActive(Lanes lanes, Value value, Value other) {
   return builder_.create<arith::SelectOp>(loc_, mask(lanes), value, other);
 }
 
-Value KernelBuilder::truncate(Value integers, Type element) {
+Value KernelBuilder::convertIndex(Value integers, Type element) {
   auto vector = dyn_cast<VectorType>(integers.getType());
-  return builder_.create<arith::TruncIOp>(loc_, laneType(element, vector ? vector.getNumElements() : 1), integers);
+  Type type = laneType(element, vector ? vector.getNumElements() : 1);
+  unsigned bits = element.getIntOrFloatBitWidth();
+  if (bits == indexBits_)
+    return integers;
+  if (bits > indexBits_)
+    return builder_.create<arith::ExtUIOp>(loc_, type, integers);
+  return builder_.create<arith::TruncIOp>(loc_, type, integers);
 }
 
 Value KernelBuilder::addElements(Value a, Value b) { return builder_.create<arith::AddFOp>(loc_, a, b); }
@@ -182,12 +200,16 @@ Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine
 
 Type KernelBuilder::memoryType(Type element) const { return element.isInteger(1) ? builder_.getI8Type() : element; }
 
+unsigned KernelBuilder::alignment(Type memory, unsigned evenness) const {
+  return tape::elementBytes(memory) * (aligned_ ? evenness : 1);
+}
+
 Value KernelBuilder::address(Value pointer, Type element, Value offset) {
   return builder_.create<LLVM::GEPOp>(loc_, pointer.getType(), element, pointer, LLVM::GEPArg(offset),
                                       /*inbounds=*/true);
 }
 
-Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t stride, Lanes lanes) {
+Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t stride, Lanes lanes, unsigned evenness) {
   Type memory = memoryType(element), type = laneType(memory, lanes.count);
   unsigned alignment = tape::elementBytes(element);
   Value value;
@@ -196,7 +218,7 @@ Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t str
     if (lanes.count > 1)
       value = splat(value, lanes.count);
   } else if (stride == 1 && lanes.active == lanes.count) {
-    value = builder_.create<LLVM::LoadOp>(loc_, type, address(pointer, memory, offset), alignment);
+    value = builder_.create<LLVM::LoadOp>(loc_, type, address(pointer, memory, offset), this->alignment(memory, evenness));
   } else if (stride == 1) {
     value = builder_.create<LLVM::MaskedLoadOp>(loc_, type, address(pointer, memory, offset), mask(lanes),
                                                 ValueRange{inactive(memory, lanes.count)}, alignment);
@@ -213,14 +235,14 @@ Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t str
   return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ne, value, constant(memory, lanes.count, 0));
 }
 
-void KernelBuilder::store(Value pointer, Value offset, Value value, Lanes lanes) {
+void KernelBuilder::store(Value pointer, Value offset, Value value, Lanes lanes, unsigned evenness) {
   Type element = getElementTypeOrSelf(value.getType()), memory = memoryType(element);
   unsigned alignment = tape::elementBytes(element);
   if (memory != element)
     value = builder_.create<arith::ExtUIOp>(loc_, laneType(memory, lanes.count), value);
   Value place = address(pointer, memory, offset);
   if (lanes.active == lanes.count)
-    builder_.create<LLVM::StoreOp>(loc_, value, place, alignment);
+    builder_.create<LLVM::StoreOp>(loc_, value, place, this->alignment(memory, evenness));
   else
     builder_.create<LLVM::MaskedStoreOp>(loc_, value, place, mask(lanes), alignment);
 }
@@ -247,7 +269,7 @@ Value KernelBuilder::table(ArrayRef<int64_t> values) {
 }
 
 Value KernelBuilder::loadInteger(Value table, Value index) {
-  return load(table, builder_.getI64Type(), index, 0, {1, 1});
+  return toIndex(load(table, builder_.getI64Type(), index, 0, {1, 1}));
 }
 
 void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset, Type element, int64_t extent) {

@@ -1,4 +1,4 @@
-#include "codegen/cpu/IterationSpace.h"
+#include "codegen/kernel/IterationSpace.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -34,11 +34,26 @@ bool isInvariant(const View &view) {
   return llvm::all_of(view.strides, [](int64_t stride) { return stride == 0; });
 }
 
+unsigned evennessOf(const View &view, unsigned lanes) {
+  uint64_t all = lanes | view.offset;
+  for (int64_t stride : ArrayRef(view.strides).drop_back())
+    all |= stride;
+  return all & -all; // the lowest set bit
+}
+
 IterationSpace::IterationSpace(ArrayRef<Dimension> dimensions) {
   for (const Dimension &dimension : dimensions.drop_back())
     if (dimension.extent != 1)
       dimensions_.push_back(dimension);
   dimensions_.push_back(dimensions.back());
+}
+
+SmallVector<int64_t> IterationSpace::extents(bool reduced) const {
+  SmallVector<int64_t> result;
+  for (const Dimension &dimension : dimensions().drop_back())
+    if (dimension.reduced == reduced)
+      result.push_back(dimension.extent);
+  return result;
 }
 
 View IterationSpace::rowMajor(bool withReduced) const {

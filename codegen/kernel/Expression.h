@@ -5,12 +5,33 @@
 // operands, hyperparameters, constants) are computed once, before the loops.
 #pragma once
 
-#include "codegen/cpu/IterationSpace.h"
-#include "codegen/cpu/KernelBuilder.h"
+#include "codegen/kernel/IterationSpace.h"
+#include "codegen/kernel/KernelBuilder.h"
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <vector>
+
 namespace tapeout::codegen {
+
+/// Indices of the space from those of its kept and its reduced dimensions (all but the last) and of the last.
+KernelBuilder::Values mergeIndices(const IterationSpace &space, llvm::ArrayRef<mlir::Value> kept,
+                                   llvm::ArrayRef<mlir::Value> reduced, mlir::Value lane);
+
+/// Values at one element of the space, by what they are and through which view: those of several expressions.
+class KnownValues {
+public:
+  const KernelBuilder::Values *find(mlir::Value value, const View &view) const;
+  void add(mlir::Value value, const View &view, KernelBuilder::Values results);
+
+private:
+  struct Entry {
+    mlir::Value value;
+    View view;
+    KernelBuilder::Values results;
+  };
+  std::vector<Entry> entries_;
+};
 
 class Expression {
 public:
@@ -22,13 +43,18 @@ public:
   /// Computes what does not depend on the element. Call once, at the start of the kernel.
   void emitInvariants(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> pointers, unsigned laneCount);
 
-  /// One value per root, at the element with these indices (one per dimension of the space) and those after it.
-  KernelBuilder::Values emit(KernelBuilder &kernel, mlir::ValueRange indices, Lanes lanes) const;
+  /// One value per root, at the element with these indices (one per dimension of the space) and those after it. `known`
+  /// has values at this element that need not be computed again, and takes up those that are.
+  KernelBuilder::Values emit(KernelBuilder &kernel, mlir::ValueRange indices, Lanes lanes,
+                             KnownValues *known = nullptr) const;
 
   /// What the result of a reduction is in the current row, in all lanes. Before emit() of an expression that reads it.
   void provide(mlir::Value reduction, mlir::Value lanes) { provided_[reduction] = lanes; }
   /// The reductions that the expression reads.
   llvm::SmallVector<mlir::Value> reductions() const;
+
+  /// What the expression reads element by element: arguments of the region and their views.
+  llvm::SmallVector<std::pair<mlir::BlockArgument, View>> accesses() const;
 
   /// A dimension along which some tensor is dense that vectors read in strides, as in a transposition: a few of its
   /// indices should be computed together, while the cache lines are near.

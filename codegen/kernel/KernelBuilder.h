@@ -5,7 +5,8 @@
 
 namespace tapeout::codegen {
 
-/// Elements handled at once: `count` is 16, or 1 where vectors are not worth it; only the first `active` touch memory.
+/// Elements handled at once: on the cpu `count` is 16, or 1 where vectors are not worth it; on cuda up to 8 for one
+/// thread. Only the first `active` touch memory.
 struct Lanes {
   unsigned count, active;
 };
@@ -16,11 +17,14 @@ public:
   using Values = llvm::SmallVector<mlir::Value>;
   template <typename T> using Ref = llvm::function_ref<T>;
 
-  KernelBuilder(mlir::OpBuilder &builder, mlir::Location loc) : builder_(builder), loc_(loc) {}
+  /// Integers have `indexBits` bits, 32 or 64. `aligned`: vectors are read and written at once where load() and store() are
+  /// told that they lie evenly; else any element may begin one.
+  KernelBuilder(mlir::OpBuilder &builder, mlir::Location loc, unsigned indexBits = 64, bool aligned = false)
+      : builder_(builder), loc_(loc), indexBits_(indexBits), aligned_(aligned) {}
   mlir::OpBuilder &builder() { return builder_; }
   mlir::Location loc() const { return loc_; }
 
-  // Integers of 64 bits: units, loop counters and offsets.
+  // Integers: units, loop counters and offsets.
   Value integer(int64_t value);
   Value add(Value a, Value b);
   Value subtract(Value a, Value b);
@@ -29,9 +33,10 @@ public:
   Value remainder(Value a, int64_t divisor); // a >= 0
   Value minimum(Value a, Value b);
   Value equal(Value a, int64_t b);
+  Value less(Value a, int64_t b);
   /// 0 <= a < b for an i32 or i64 of any value.
   Value inRange(Value a, int64_t bound);
-  Value toIndex(Value a); // i32 or i64 to i64
+  Value toIndex(Value a); // an i32 or i64 that is in range
   /// Indices of the dimensions `extents` of the element with this row-major number.
   Values delinearize(Value number, llvm::ArrayRef<int64_t> extents);
   /// offset + sum of strides[i] * indices[i].
@@ -56,16 +61,17 @@ public:
   Value constant(mlir::Type element, unsigned count, double number);
   /// value where a lane is active, `other` elsewhere.
   Value selectActive(Lanes lanes, Value value, Value other);
-  Value truncate(Value integers, mlir::Type element);
+  /// Integers that are not negative as another integer type.
+  Value convertIndex(Value integers, mlir::Type element);
   Value addElements(Value a, Value b);      // floats
   Value multiplyElements(Value a, Value b); // floats
   /// Combines all lanes: i with i + count/2, and so on, so that the order never depends on the instruction set.
   Value combineLanes(Value vector, Ref<Value(Value, Value)> combine);
 
   // Memory. A bool takes one byte, 0 or 1. Offsets count elements. Inactive lanes
-  // never touch memory; their values mean nothing.
-  Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes);
-  void store(Value pointer, Value offset, Value value, Lanes lanes);
+  // never touch memory; their values mean nothing. `evenness`: a power of two that the offset is a multiple of.
+  Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes, unsigned evenness = 1);
+  void store(Value pointer, Value offset, Value value, Lanes lanes, unsigned evenness = 1);
   Value loadPointer(Value table, Value index);
   /// A constant array in the kernel's module, and an element of it.
   Value table(llvm::ArrayRef<int64_t> values);
@@ -73,14 +79,20 @@ public:
   /// Copies `extent` elements; the pieces may not overlap.
   void copy(Value from, Value fromOffset, Value to, Value toOffset, mlir::Type element, int64_t extent);
 
+protected:
+  mlir::Type indexType() { return builder_.getIntegerType(indexBits_); }
+  Value address(Value pointer, mlir::Type element, Value offset);
+
 private:
   mlir::Type memoryType(mlir::Type element) const;
-  Value address(Value pointer, mlir::Type element, Value offset);
+  unsigned alignment(mlir::Type memory, unsigned evenness) const;
   Value mask(Lanes lanes);
   Value inactive(mlir::Type memory, unsigned count);
 
   mlir::OpBuilder &builder_;
   mlir::Location loc_;
+  unsigned indexBits_;
+  bool aligned_;
 };
 
 } // namespace tapeout::codegen

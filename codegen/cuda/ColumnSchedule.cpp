@@ -1,0 +1,168 @@
+// Columns: the threads of a block are a grid, one vector of columns across and several rows deep. Each sums every so
+// manieth row; a tree in shared memory combines the rows.
+#include "codegen/cuda/Schedules.h"
+#include "codegen/kernel/ColumnPlan.h"
+#include "codegen/kernel/Reducer.h"
+#include "ir/tape/Tape.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+using Values = KernelBuilder::Values;
+constexpr int64_t kThreads = 256;
+constexpr int64_t kInFlight = 4;              // rows that a thread reads together
+constexpr int64_t kSharedBytes = 48 * 1024;   // of a block, without asking for more
+
+int64_t product(ArrayRef<int64_t> extents) {
+  int64_t result = 1;
+  for (int64_t extent : extents)
+    result *= extent;
+  return result;
+}
+
+class ColumnKernel {
+public:
+  ColumnKernel(CudaKernelBuilder &kernel, const CudaFrame &frame, ColumnPlan &plan, unsigned lanes)
+      : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space), lanes_(lanes), reducer_{kernel, lanes},
+        kept_(space_.extents(false)), reduced_(space_.extents(true)), vectors_(space_.laneExtent() / lanes),
+        rows_(product(reduced_)), outer_(product(kept_)) {
+    int64_t threads = kThreads;
+    while (threads > kWarp && threads * lanes_ * bytesOfRow() > kSharedBytes)
+      threads /= 2;
+    across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), kWarp);
+    deep_ = std::min<int64_t>(llvm::PowerOf2Ceil(rows_), threads / across_);
+    perBlock_ = threads / (across_ * deep_);
+    if (outer_ < perBlock_)
+      perBlock_ = llvm::PowerOf2Ceil(outer_);
+  }
+
+  LaunchShape emit() {
+    plan_.expression.emitInvariants(kernel_, frame_.operands, lanes_);
+    int64_t columnBlocks = llvm::divideCeil(vectors_, across_);
+    Value thread = kernel_.threadIndex(), block = kernel_.blockIndex();
+    x_ = kernel_.remainder(thread, across_);
+    y_ = kernel_.remainder(kernel_.divide(thread, across_), deep_);
+    z_ = kernel_.divide(thread, across_ * deep_);
+    Value vector = kernel_.add(kernel_.multiply(kernel_.remainder(block, columnBlocks), across_), x_);
+    Value outer = kernel_.add(kernel_.multiply(kernel_.divide(block, columnBlocks), perBlock_), z_);
+    // Threads without a column compute the last one once more and store nothing.
+    Value inside = kernel_.both(kernel_.less(vector, vectors_), kernel_.less(outer, outer_));
+    column_ = kernel_.multiply(kernel_.minimum(vector, kernel_.integer(vectors_ - 1)), lanes_);
+    keptIndices_ = kernel_.delinearize(kernel_.minimum(outer, kernel_.integer(outer_ - 1)), kept_);
+
+    Values totals = combineThreads(sumRows());
+    Values none(reduced_.size(), kernel_.integer(0));
+    View result = space_.rowMajor(/*withReduced=*/false);
+    Value offset = kernel_.linear(0, result.strides, mergeIndices(space_, keptIndices_, none, column_));
+    kernel_.ifThen(kernel_.both(inside, kernel_.equal(y_, 0)), [&] {
+      for (auto [pointer, total] : llvm::zip_equal(frame_.results, totals))
+        kernel_.store(pointer, offset, total, {lanes_, lanes_}, lanes_);
+    });
+    return {columnBlocks * static_cast<int64_t>(llvm::divideCeil(outer_, perBlock_)), across_ * deep_ * perBlock_};
+  }
+
+private:
+  int64_t bytesOfRow() const { // of partial results, per thread and lane
+    int64_t bytes = 0;
+    for (tape::ReduceOp op : plan_.ops)
+      bytes += std::max(4u, tape::elementBytes(tape::elementOf(op.getOperand())));
+    return bytes;
+  }
+
+  /// Takes `count` rows from `first` on, each deep_ after the one before, into kInFlight partial results of each op.
+  Values takeRows(Value first, int64_t count, bool whole, Values partial) {
+    SmallVector<Values> values;
+    Values numbers;
+    for (int64_t i = 0; i < count; ++i) {
+      numbers.push_back(kernel_.add(first, kernel_.integer(i * deep_)));
+      Value row = whole ? numbers[i] : kernel_.minimum(numbers[i], kernel_.integer(rows_ - 1));
+      Values indices = mergeIndices(space_, keptIndices_, kernel_.delinearize(row, reduced_), column_);
+      values.push_back(plan_.expression.emit(kernel_, indices, {lanes_, lanes_}));
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      if (!whole)
+        for (auto [op, value] : llvm::zip_equal(plan_.ops, values[i]))
+          value = kernel_.select(kernel_.less(numbers[i], rows_), value, reducer_.neutral(op));
+      reducer_.accumulate(plan_.ops, partial, i, kInFlight, values[i], {lanes_, lanes_});
+    }
+    return partial;
+  }
+
+  Values sumRows() {
+    int64_t step = kInFlight * deep_, whole = rows_ / step * step;
+    Values partial = reducer_.neutrals(plan_.ops, kInFlight);
+    if (whole > 0)
+      partial = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, partial, [&](Value from, Values in) {
+        return takeRows(kernel_.add(from, y_), kInFlight, true, in);
+      });
+    if (int64_t left = llvm::divideCeil(rows_ - whole, deep_))
+      partial = takeRows(kernel_.add(kernel_.integer(whole), y_), left, false, partial);
+    Values sums;
+    for (auto [number, op] : llvm::enumerate(plan_.ops)) {
+      ArrayRef<Value> p = ArrayRef<Value>(partial).slice(number * kInFlight, kInFlight);
+      sums.push_back(reducer_.combine(op, reducer_.combine(op, p[0], p[1]), reducer_.combine(op, p[2], p[3])));
+    }
+    return sums;
+  }
+
+  /// The rows of the block: y with y + half, and so on. The results are right where y is 0.
+  Values combineThreads(Values sums) {
+    if (deep_ == 1)
+      return sums;
+    auto placeOf = [&](Value y) {
+      Value line = kernel_.add(kernel_.multiply(z_, deep_), y);
+      return kernel_.multiply(kernel_.add(kernel_.multiply(line, across_), x_), lanes_);
+    };
+    SmallVector<Type> elements;
+    Values arrays;
+    for (Value sum : sums) {
+      elements.push_back(getElementTypeOrSelf(sum.getType()));
+      arrays.push_back(kernel_.sharedArray(elements.back(), across_ * deep_ * perBlock_ * lanes_));
+      kernel_.store(arrays.back(), placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+    }
+    auto read = [&](size_t number, Value y) {
+      return kernel_.load(arrays[number], elements[number], placeOf(y), 1, {lanes_, lanes_}, lanes_);
+    };
+    for (int64_t half = deep_ / 2; half > 0; half /= 2) {
+      kernel_.barrier();
+      kernel_.ifThen(kernel_.less(y_, half), [&] {
+        for (auto [number, op] : llvm::enumerate(plan_.ops)) {
+          Value sum = reducer_.combine(op, read(number, y_), read(number, kernel_.add(y_, kernel_.integer(half))));
+          kernel_.store(arrays[number], placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+        }
+      });
+    }
+    for (auto [number, sum] : llvm::enumerate(sums)) // of y 0: by the thread that has stored it
+      sum = read(number, y_);
+    return sums;
+  }
+
+  CudaKernelBuilder &kernel_;
+  const CudaFrame &frame_;
+  ColumnPlan &plan_;
+  const IterationSpace &space_;
+  unsigned lanes_;
+  Reducer reducer_;
+  SmallVector<int64_t> kept_, reduced_; // extents of all dimensions but the last
+  int64_t vectors_, rows_, outer_;      // columns in vectors, rows that are reduced, separate reductions
+  int64_t across_, deep_, perBlock_;    // threads of a block: vectors, rows, separate reductions
+  Value x_, y_, z_, column_;
+  Values keptIndices_;
+};
+
+} // namespace
+
+FailureOr<LaunchShape> buildColumns(CudaKernelBuilder &kernel, const CudaFrame &frame) {
+  FailureOr<ColumnPlan> plan = ColumnPlan::make(frame.region);
+  if (failed(plan))
+    return failure();
+  unsigned lanes = chooseLanes(frame.region, plan->space.laneExtent(), 4);
+  return ColumnKernel(kernel, frame, *plan, lanes).emit();
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,121 @@
+#include "codegen/cuda/CudaKernelBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+constexpr unsigned kGlobal = 1, kShared = 3; // address spaces of NVPTX
+}
+
+Value CudaKernelBuilder::intrinsic(StringRef name, Type result, ValueRange arguments) {
+  auto call = builder().create<LLVM::CallIntrinsicOp>(loc(), result ? TypeRange(result) : TypeRange(),
+                                                      builder().getStringAttr(name), arguments);
+  return result ? call.getResult(0) : Value();
+}
+
+Value CudaKernelBuilder::integer32(int64_t value) {
+  return builder().create<arith::ConstantOp>(loc(), builder().getI32IntegerAttr(value));
+}
+
+Value CudaKernelBuilder::threadIndex() { return toIndex(intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", builder().getI32Type(), {})); }
+Value CudaKernelBuilder::blockIndex() {
+  return toIndex(intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.x", builder().getI32Type(), {}));
+}
+void CudaKernelBuilder::barrier() { intrinsic("llvm.nvvm.barrier0", Type(), {}); }
+
+Value CudaKernelBuilder::shuffleXor(Value scalar, unsigned distance) {
+  Type type = scalar.getType(), i32 = builder().getI32Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  auto exchange = [&](Value word) {
+    return intrinsic("llvm.nvvm.shfl.sync.bfly.i32", i32, {integer32(-1), word, integer32(distance), integer32(kWarp - 1)});
+  };
+  Value word = scalar;
+  if (isa<FloatType>(type))
+    word = builder().create<arith::BitcastOp>(loc(), builder().getIntegerType(bits), scalar);
+  if (bits < 32)
+    word = builder().create<arith::TruncIOp>(loc(), word.getType(),
+                                             exchange(builder().create<arith::ExtUIOp>(loc(), i32, word)));
+  else if (bits == 32)
+    word = exchange(word);
+  else { // 64: two words
+    Value shift = builder().create<arith::ConstantOp>(loc(), builder().getI64IntegerAttr(32));
+    Value low = exchange(builder().create<arith::TruncIOp>(loc(), i32, word));
+    Value upper = builder().create<arith::ShRUIOp>(loc(), word, shift);
+    Value high = exchange(builder().create<arith::TruncIOp>(loc(), i32, upper));
+    low = builder().create<arith::ExtUIOp>(loc(), builder().getI64Type(), low);
+    high = builder().create<arith::ExtUIOp>(loc(), builder().getI64Type(), high);
+    word = builder().create<arith::OrIOp>(loc(), low, builder().create<arith::ShLIOp>(loc(), high, shift));
+  }
+  return isa<FloatType>(type) ? builder().create<arith::BitcastOp>(loc(), type, word).getResult() : word;
+}
+
+Value CudaKernelBuilder::combineThreads(Value scalar, unsigned width, Ref<Value(Value, Value)> combine) {
+  for (unsigned distance = width / 2; distance > 0; distance /= 2)
+    scalar = combine(scalar, shuffleXor(scalar, distance));
+  return scalar;
+}
+
+Value CudaKernelBuilder::combineBlock(Value scalar, unsigned threads, Ref<Value(Value, Value)> combine) {
+  scalar = combineThreads(scalar, kWarp, combine);
+  unsigned warps = threads / kWarp;
+  if (warps == 1)
+    return scalar;
+  Value thread = threadIndex(), inWarp = remainder(thread, kWarp), array = sharedArray(scalar.getType(), warps);
+  ifThen(equal(inWarp, 0), [&] { store(array, divide(thread, kWarp), scalar, {1, 1}); });
+  barrier();
+  return combineThreads(load(array, scalar.getType(), remainder(inWarp, warps), 1, {1, 1}), warps, combine);
+}
+
+Value CudaKernelBuilder::ballot(Value condition) {
+  return intrinsic("llvm.nvvm.vote.ballot.sync", builder().getI32Type(), {integer32(-1), condition});
+}
+Value CudaKernelBuilder::countBits(Value bits) {
+  return toIndex(builder().create<LLVM::CtPopOp>(loc(), bits.getType(), bits));
+}
+Value CudaKernelBuilder::bitsBefore(Value bits) {
+  Value mask = intrinsic("llvm.nvvm.read.ptx.sreg.lanemask.lt", builder().getI32Type(), {});
+  return builder().create<arith::AndIOp>(loc(), bits, mask);
+}
+
+Value CudaKernelBuilder::sharedArray(Type element, int64_t count) {
+  auto function = builder().getInsertionBlock()->getParentOp()->getParentOfType<LLVM::LLVMFuncOp>();
+  if (!function)
+    function = cast<LLVM::LLVMFuncOp>(builder().getInsertionBlock()->getParentOp());
+  auto module = function->getParentOfType<ModuleOp>();
+  std::string name;
+  for (unsigned number = 0; number == 0 || module.lookupSymbol(name); ++number)
+    name = (function.getSymName() + "_shared" + Twine(number)).str();
+  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+  Type type = LLVM::LLVMArrayType::get(element.isInteger(1) ? builder().getI8Type() : element, count);
+  auto global = outside.create<LLVM::GlobalOp>(loc(), type, /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
+                                               /*alignment=*/16, /*addrSpace=*/kShared);
+  Value pointer = builder().create<LLVM::AddressOfOp>(loc(), global);
+  return builder().create<LLVM::AddrSpaceCastOp>(loc(), LLVM::LLVMPointerType::get(builder().getContext()), pointer);
+}
+
+Value CudaKernelBuilder::globalPointer(Value pointer) {
+  auto global = LLVM::LLVMPointerType::get(builder().getContext(), kGlobal);
+  Value inGlobal = builder().create<LLVM::AddrSpaceCastOp>(loc(), global, pointer);
+  return builder().create<LLVM::AddrSpaceCastOp>(loc(), pointer.getType(), inGlobal);
+}
+
+Value CudaKernelBuilder::below(Value a, Value b) {
+  return builder().create<arith::CmpIOp>(loc(), arith::CmpIPredicate::slt, a, b);
+}
+Value CudaKernelBuilder::notAbove(Value a, Value b) {
+  return builder().create<arith::CmpIOp>(loc(), arith::CmpIPredicate::sle, a, b);
+}
+Value CudaKernelBuilder::same(Value a, Value b) {
+  return builder().create<arith::CmpIOp>(loc(), arith::CmpIPredicate::eq, a, b);
+}
+Value CudaKernelBuilder::either(Value a, Value b) { return builder().create<arith::OrIOp>(loc(), a, b); }
+Value CudaKernelBuilder::both(Value a, Value b) { return builder().create<arith::AndIOp>(loc(), a, b); }
+Value CudaKernelBuilder::select(Value condition, Value a, Value b) {
+  return builder().create<arith::SelectOp>(loc(), condition, a, b);
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,49 @@
+// The words of kernels on a GPU: threads of a block, what they exchange, memory that they share.
+#pragma once
+
+#include "codegen/kernel/KernelBuilder.h"
+
+namespace tapeout::codegen {
+
+inline constexpr unsigned kWarp = 32; // threads that exchange values without a barrier
+
+class CudaKernelBuilder : public KernelBuilder {
+public:
+  CudaKernelBuilder(mlir::OpBuilder &builder, mlir::Location loc, unsigned indexBits)
+      : KernelBuilder(builder, loc, indexBits, /*aligned=*/true) {}
+
+  Value threadIndex(); // in the block
+  Value blockIndex();
+  /// All threads of the block arrive before any goes on; memory of the block is then as all have left it.
+  void barrier();
+
+  /// What the thread whose index in the warp differs in the bits of `distance` has. All threads of the warp take part.
+  Value shuffleXor(Value scalar, unsigned distance);
+  /// Combines the values of each `width` neighbouring threads of a warp, a power of two; all get the same bits.
+  Value combineThreads(Value scalar, unsigned width, Ref<Value(Value, Value)> combine);
+  /// Combines the values of all `threads` threads of the block, whole warps; all get the same bits.
+  Value combineBlock(Value scalar, unsigned threads, Ref<Value(Value, Value)> combine);
+  /// Bit i: the condition of the warp's thread i. An integer of 32 bits.
+  Value ballot(Value condition);
+  Value countBits(Value bits);
+  /// The bits of the threads of the warp before this one.
+  Value bitsBefore(Value bits);
+
+  /// Memory of `count` elements that the threads of a block share, aligned to 16 bytes.
+  Value sharedArray(mlir::Type element, int64_t count);
+  /// The pointer as one into global memory, which a pointer that was itself loaded does not tell.
+  Value globalPointer(Value pointer);
+
+  Value below(Value a, Value b);    // a < b
+  Value notAbove(Value a, Value b); // a <= b
+  Value same(Value a, Value b);     // a == b
+  Value both(Value a, Value b);     // conditions
+  Value either(Value a, Value b);
+  Value select(Value condition, Value a, Value b); // a condition for all lanes
+
+private:
+  Value intrinsic(llvm::StringRef name, mlir::Type result, mlir::ValueRange arguments);
+  Value integer32(int64_t value);
+};
+
+} // namespace tapeout::codegen

@@ -1,0 +1,147 @@
+#include "codegen/cuda/KernelFunctions.h"
+
+#include "codegen/cuda/Schedules.h"
+#include "codegen/kernel/LowerToLlvm.h"
+#include "codegen/kernel/MathExpansion.h"
+#include "codegen/kernel/Schedule.h"
+#include "ir/tape/Reduction.h"
+#include "ir/tape/Tape.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <limits>
+#include <map>
+#include <set>
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+constexpr unsigned kMostArguments = 500; // of a launch: 4 KB of parameters
+
+/// For each kernel, the arguments that some launch gives the buffer of another, which it may write.
+class SharedBuffers {
+public:
+  explicit SharedBuffers(ModuleOp planModule) {
+    planModule.walk([&](plan::LaunchOp launch) {
+      std::set<unsigned> &shared = arguments_[launch.getKernel().str()];
+      auto slots = launch->getOperands(); // reads, then writes
+      unsigned reads = launch.getReads().size();
+      for (unsigned written = reads; written < slots.size(); ++written)
+        for (unsigned other = 0; other < slots.size(); ++other)
+          if (other != written && slots[other] == slots[written])
+            shared.insert({other, written});
+    });
+  }
+  bool contains(StringRef kernel, unsigned argument) const {
+    auto found = arguments_.find(kernel.str());
+    return found != arguments_.end() && found->second.count(argument);
+  }
+
+private:
+  std::map<std::string, std::set<unsigned>, std::less<>> arguments_;
+};
+
+FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &frame, plan::KernelOp op) {
+  switch (scheduleOf(op)) {
+  case Schedule::Elementwise:
+    return buildElementwise(kernel, frame);
+  case Schedule::Rows:
+    return buildRows(kernel, frame);
+  case Schedule::Columns:
+    return buildColumns(kernel, frame);
+  case Schedule::RowMovement:
+    return buildRowMovement(kernel, frame, movementOf(frame.region));
+  case Schedule::MultiTensor:
+    return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::Epilogue:
+    return op.emitError("is the epilogue of a product, which the target cuda has not");
+  }
+  llvm_unreachable("every schedule is above");
+}
+
+/// Kernels that choose among their arguments while they run, or have too many for a launch.
+bool needsTable(plan::KernelOp op) {
+  Block &region = op.getBody().front();
+  Operation *movement = movementOf(&region);
+  bool chooses = op.getTensors() > 1 || (movement && isa<tape::SumOfSquaresPartsOp>(movement));
+  return chooses || region.getNumArguments() + region.getTerminator()->getNumOperands() > kMostArguments;
+}
+
+/// Indices of 32 bits are several times faster, and enough for all but the largest tensors.
+unsigned indexBits(Block &region) {
+  uint64_t most = 0;
+  for (Operation &op : region)
+    for (Type type : op.getOperandTypes())
+      most = std::max(most, tape::elementCount(type));
+  return most < uint64_t(std::numeric_limits<int32_t>::max()) / 2 ? 32 : 64;
+}
+
+LogicalResult checkTypes(plan::KernelOp kernel) {
+  Block &region = kernel.getBody().front();
+  if (region.getTerminator()->getNumOperands() == 0)
+    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
+  return success();
+}
+
+FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &shared, KernelFunctions &functions) {
+  if (failed(checkTypes(kernel)))
+    return failure();
+  Block &region = kernel.getBody().front();
+  unsigned operands = region.getNumArguments(), results = region.getTerminator()->getNumOperands();
+  bool table = needsTable(kernel);
+  OpBuilder builder = OpBuilder::atBlockEnd(functions.module->getBody());
+  SmallVector<Type> types(table ? 1 : operands + results, LLVM::LLVMPointerType::get(builder.getContext()));
+  Block *entry = createKernelFunction(builder, kernel.getLoc(), kernel.getSymName(), types);
+  auto function = cast<LLVM::LLVMFuncOp>(entry->getParentOp());
+  for (unsigned i = 0; i < types.size(); ++i) {
+    function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(16));
+    if (!table && shared.contains(kernel.getSymName(), i))
+      continue;
+    function.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+    if (i < operands || table)
+      function.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), builder.getUnitAttr());
+  }
+
+  builder.setInsertionPointToStart(entry);
+  CudaKernelBuilder words(builder, kernel.getLoc(), indexBits(region));
+  CudaFrame frame{&region, {}, {}, table ? Value(entry->getArgument(0)) : Value()};
+  for (unsigned i = 0; i < operands + results && !table; ++i)
+    (i < operands ? frame.operands : frame.results).push_back(entry->getArgument(i));
+  FailureOr<LaunchShape> shape = buildBody(words, frame, kernel);
+  if (failed(shape))
+    return failure();
+  finishKernelFunction(builder, entry);
+  if (failed(expandMath(function, F64Functions::Expanded)))
+    return failure();
+  if (shape->blocks > std::numeric_limits<int32_t>::max())
+    return kernel.emitError("needs ") << shape->blocks << " blocks, more than a GPU launches; use a smaller batch";
+  functions.threads.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads)});
+  CudaKernel built;
+  built.symbol = kernel.getSymName().str();
+  built.blocks = shape->blocks;
+  built.threads = shape->threads;
+  built.argumentTable = table;
+  built.argumentCount = operands + results;
+  built.resultCount = results;
+  return built;
+}
+
+} // namespace
+
+FailureOr<std::vector<CudaKernel>> buildCudaFunctions(ModuleOp planModule, MutableArrayRef<KernelFunctions> parts) {
+  SharedBuffers shared(planModule);
+  std::vector<CudaKernel> kernels;
+  for (plan::KernelOp kernel : planModule.getOps<plan::KernelOp>()) {
+    uint32_t part = kernels.size() % parts.size();
+    FailureOr<CudaKernel> built = buildKernel(kernel, shared, parts[part]);
+    if (failed(built))
+      return failure();
+    built->module = part;
+    kernels.push_back(std::move(*built));
+  }
+  return kernels;
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,18 @@
+// Builds the functions of kernels, before they are lowered to LLVM IR.
+#pragma once
+
+#include "codegen/cuda/CudaCodegen.h"
+
+namespace tapeout::codegen {
+
+/// A module of kernel functions. The same for every architecture.
+struct KernelFunctions {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<std::pair<std::string, unsigned>> threads; // symbol, threads per block
+};
+
+/// Appends the functions of all kernels to `parts`, in turn.
+mlir::FailureOr<std::vector<CudaKernel>> buildCudaFunctions(mlir::ModuleOp planModule,
+                                                            llvm::MutableArrayRef<KernelFunctions> parts);
+
+} // namespace tapeout::codegen

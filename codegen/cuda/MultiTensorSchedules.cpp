@@ -1,0 +1,161 @@
+// Kernels over many tensors of different sizes in one launch: a block works on up to 4,096 elements of one of them. A
+// constant table says which block is the first of each tensor.
+#include "codegen/cuda/Schedules.h"
+#include "codegen/kernel/Expression.h"
+#include "codegen/kernel/Schedule.h"
+#include "ir/tape/Reduction.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+using Values = KernelBuilder::Values;
+constexpr int64_t kPart = tape::SumOfSquaresPartsOp::kPart;
+constexpr int64_t kThreads = 256;
+
+/// The elements of this block.
+struct Part {
+  Value tensor, begin, end;
+};
+
+/// Blocks of at most kPart elements, tensor after tensor.
+class Parts {
+public:
+  Parts(CudaKernelBuilder &kernel, ArrayRef<int64_t> sizes) : kernel_(kernel), tensors_(sizes.size()) {
+    SmallVector<int64_t> firstBlocks;
+    for (int64_t size : sizes) {
+      firstBlocks.push_back(count_);
+      count_ += llvm::divideCeil(size, kPart);
+    }
+    while (firstBlocks.size() % kWarp != 0)
+      firstBlocks.push_back(std::numeric_limits<int32_t>::max());
+    firstBlocks_ = kernel.table(firstBlocks);
+    sizes_ = kernel.table(sizes);
+  }
+  int64_t count() const { return count_; }
+
+  Part part() const {
+    // As many tensors begin at or before this block as the threads of a warp count together.
+    Value block = kernel_.blockIndex(), inWarp = kernel_.remainder(kernel_.threadIndex(), kWarp), begun;
+    for (int64_t i = 0; i < tensors_; i += kWarp) {
+      Value first = kernel_.loadInteger(firstBlocks_, kernel_.add(inWarp, kernel_.integer(i)));
+      Value count = kernel_.countBits(kernel_.ballot(kernel_.notAbove(first, block)));
+      begun = begun ? kernel_.add(begun, count) : count;
+    }
+    Value tensor = kernel_.subtract(begun, kernel_.integer(1));
+    Value number = kernel_.subtract(block, kernel_.loadInteger(firstBlocks_, tensor)); // of the tensor's parts
+    Value begin = kernel_.multiply(number, kPart);
+    Value end = kernel_.minimum(kernel_.add(begin, kernel_.integer(kPart)), kernel_.loadInteger(sizes_, tensor));
+    return {tensor, begin, end};
+  }
+
+private:
+  CudaKernelBuilder &kernel_;
+  int64_t tensors_, count_ = 0;
+  Value firstBlocks_, sizes_;
+};
+
+/// Largest multiple of `lanes` elements that is not beyond the part's length, as an end.
+Value wholeEnd(CudaKernelBuilder &kernel, const Part &part, int64_t lanes) {
+  Value length = kernel.subtract(part.end, part.begin);
+  return kernel.add(part.begin, kernel.multiply(kernel.divide(length, lanes), lanes));
+}
+
+Value pointerOf(CudaKernelBuilder &kernel, const CudaFrame &frame, Value number) {
+  return kernel.globalPointer(kernel.loadPointer(frame.table, number));
+}
+
+} // namespace
+
+FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors) {
+  // Code is made for the first tensor; where it reads and writes comes from tables.
+  SmallVector<TensorBody> bodies = tensorBodies(frame.region, tensors);
+  const TensorBody &first = bodies.front();
+  SmallVector<int64_t> sizes, argumentNumbers;
+  for (const TensorBody &body : bodies) {
+    sizes.push_back(tape::elementCount(body.results.front().getType()));
+    for (BlockArgument argument : body.arguments)
+      argumentNumbers.push_back(argument.getArgNumber());
+  }
+  IterationSpace space(Dimension{sizes.front(), false});
+  FailureOr<Expression> vectors = Expression::build(first.results, space);
+  FailureOr<Expression> scalars = Expression::build(first.results, space);
+  if (failed(vectors) || failed(scalars))
+    return failure();
+  if (space.dimensions().size() != 1)
+    return frame.terminator()->emitError("a kernel for many tensors must be elementwise");
+
+  unsigned lanes = chooseLanes(frame.region, kPart, lanesOf16Bytes(frame.region));
+  Parts parts(kernel, sizes);
+  Value numbers = kernel.table(argumentNumbers);
+  int64_t operandCount = frame.region->getNumArguments(), argumentCount = first.arguments.size(), resultCount = first.results.size();
+  Part part = parts.part();
+  Values operands(operandCount), results;
+  Value firstNumber = kernel.multiply(part.tensor, argumentCount);
+  for (auto [i, argument] : llvm::enumerate(first.arguments))
+    if (Value &pointer = operands[argument.getArgNumber()]; !pointer)
+      pointer = pointerOf(kernel, frame, kernel.loadInteger(numbers, kernel.add(firstNumber, kernel.integer(i))));
+  Value firstResult = kernel.add(kernel.multiply(part.tensor, resultCount), kernel.integer(operandCount));
+  for (int64_t i = 0; i < resultCount; ++i)
+    results.push_back(pointerOf(kernel, frame, kernel.add(firstResult, kernel.integer(i))));
+
+  auto compute = [&](Expression &expression, Value at, Value end, unsigned count) {
+    kernel.ifThen(kernel.below(at, end), [&] {
+      for (auto [pointer, value] : llvm::zip_equal(results, expression.emit(kernel, at, {count, count})))
+        kernel.store(pointer, at, value, {count, count}, count);
+    });
+  };
+  Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
+  vectors->emitInvariants(kernel, operands, lanes);
+  for (int64_t i = 0; i < kPart; i += kThreads * lanes) {
+    Value vector = kernel.add(thread, kernel.integer(i / lanes));
+    compute(*vectors, kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
+  }
+  if (lanes > 1) {
+    scalars->emitInvariants(kernel, operands, 1);
+    compute(*scalars, kernel.add(whole, thread), part.end, 1);
+  }
+  return LaunchShape{parts.count(), kThreads};
+}
+
+LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, Operation *op) {
+  SmallVector<int64_t> sizes, argumentNumbers;
+  for (Value operand : op->getOperands()) {
+    sizes.push_back(tape::elementCount(operand.getType()));
+    argumentNumbers.push_back(cast<BlockArgument>(operand).getArgNumber());
+  }
+  Parts parts(kernel, sizes);
+  Type element = tape::elementOf(op->getOperand(0)), sumType = tape::elementOf(op->getResult(0));
+  unsigned lanes = sumType.isF64() ? 1 : lanesOf16Bytes(frame.region);
+  Part part = parts.part();
+  Value pointer = pointerOf(kernel, frame, kernel.loadInteger(kernel.table(argumentNumbers), part.tensor));
+  Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
+
+  // Beyond the end, the first vector is read once more: slots are never shorter than a vector.
+  auto square = [&](Value at, Value end, unsigned count) {
+    Value inside = kernel.below(at, end);
+    Value x = kernel.load(pointer, element, kernel.select(inside, at, part.begin), 1, {count, count}, count);
+    return kernel.select(inside, kernel.multiplyElements(x, x), kernel.constant(sumType, count, 0));
+  };
+  auto add = [&](Value a, Value b) { return kernel.addElements(a, b); };
+  Value sum;
+  for (int64_t i = 0; i < kPart; i += kThreads * lanes) {
+    Value vector = kernel.add(thread, kernel.integer(i / lanes));
+    Value x = square(kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
+    sum = sum ? add(sum, x) : x;
+  }
+  Value total = kernel.combineLanes(sum, add);
+  if (lanes > 1)
+    total = add(total, square(kernel.add(whole, thread), part.end, 1));
+  total = kernel.combineBlock(total, kThreads, add);
+  Value result = pointerOf(kernel, frame, kernel.integer(frame.region->getNumArguments()));
+  kernel.ifThen(kernel.equal(thread, 0), [&] { kernel.store(result, kernel.blockIndex(), total, {1, 1}); });
+  return {parts.count(), kThreads};
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,101 @@
+#include "codegen/cuda/Ptx.h"
+
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <mutex>
+
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace tapeout::codegen {
+namespace {
+
+constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
+constexpr llvm::StringLiteral kFeatures = "+ptx83"; // of CUDA 12.3, the newest that LLVM 19 writes without gaps
+// A thread has one lane: vectors are only for memory. What they compute is taken apart first, so that equal lanes are
+// computed once.
+constexpr llvm::StringLiteral kPipeline =
+    "function(scalarizer,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,"
+    "instcombine<no-verify-fixpoint>,simplifycfg,dce)";
+
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(unsigned architecture) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(kTriple.str(), error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict; // the bits of the target cpu
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(kTriple, "sm_" + std::to_string(architecture), kFeatures, options, llvm::Reloc::PIC_,
+                                  std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+void annotate(llvm::Function &function, llvm::StringRef name, unsigned value) {
+  llvm::LLVMContext &context = function.getContext();
+  auto *number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value);
+  llvm::Metadata *parts[] = {llvm::ValueAsMetadata::get(&function), llvm::MDString::get(context, name),
+                             llvm::ConstantAsMetadata::get(number)};
+  function.getParent()->getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(context, parts));
+}
+
+void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
+  constexpr unsigned kRegisters = 65536, kPerThread = 64; // of a multiprocessor, of a thread
+  for (const auto &[symbol, threads] : bounds.threads) {
+    llvm::Function *function = module.getFunction(symbol);
+    function->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    function->addFnAttr(llvm::Attribute::NoUnwind);
+    annotate(*function, "kernel", 1);
+    annotate(*function, "maxntidx", threads);
+    if (bounds.limitRegisters)
+      annotate(*function, "minctasm", kRegisters / (kPerThread * threads));
+  }
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder passes(&machine);
+  passes.registerModuleAnalyses(modules);
+  passes.registerCGSCCAnalyses(sccs);
+  passes.registerFunctionAnalyses(functions);
+  passes.registerLoopAnalyses(loops);
+  passes.crossRegisterProxies(loops, functions, sccs, modules);
+  llvm::ModulePassManager pipeline;
+  llvm::cantFail(passes.parsePassPipeline(pipeline, kPipeline));
+  pipeline.run(module, modules);
+}
+
+} // namespace
+
+std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBounds &bounds) {
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(architecture);
+  module.setTargetTriple(kTriple);
+  module.setDataLayout(machine->createDataLayout());
+  makeKernels(module, bounds);
+  optimize(module, *machine);
+  llvm::SmallVector<char, 0> ptx;
+  llvm::raw_svector_ostream stream(ptx);
+  llvm::legacy::PassManager backend;
+  machine->addPassesToEmitFile(backend, stream, nullptr, llvm::CodeGenFileType::AssemblyFile);
+  backend.run(module);
+  return std::string(ptx.begin(), ptx.end());
+}
+
+} // namespace tapeout::codegen

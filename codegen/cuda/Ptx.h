@@ -1,0 +1,24 @@
+// LLVM IR of kernels to PTX, with LLVM's NVPTX backend.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace llvm {
+class Module;
+}
+
+namespace tapeout::codegen {
+
+/// What launches of a module's functions promise.
+struct LaunchBounds {
+  std::vector<std::pair<std::string, unsigned>> threads; // symbol, threads per block
+  bool limitRegisters = false; // to 64 per thread: for assemblers that would otherwise take more than is good
+};
+
+/// Makes kernels of the functions, optimises them, and returns their PTX for this compute capability (90: sm_90). Safe to
+/// call from several threads on modules of different contexts.
+std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBounds &bounds);
+
+} // namespace tapeout::codegen

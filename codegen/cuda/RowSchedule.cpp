@@ -1,0 +1,247 @@
+// Rows: a power of two of threads for each. Short rows are kept in registers over all passes; of long ones, each pass reads
+// the row anew, from the cache.
+#include "codegen/cuda/Schedules.h"
+#include "codegen/kernel/Reducer.h"
+#include "codegen/kernel/RowPlan.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+using Values = KernelBuilder::Values;
+constexpr int64_t kBlockThreads = 128;  // of a block with several rows
+constexpr int64_t kMostThreads = 512;   // of one row; more leave too few registers
+constexpr int64_t kFewRows = 256;       // that do not fill a GPU: each takes all the threads a block can have
+constexpr int64_t kResidentElements = 32; // of a row that a thread keeps in registers
+constexpr int64_t kInFlight = 4;        // vectors of a long row that a thread reads together
+
+/// How the threads divide a row. Depends on the shape only: fused or not, a sum has one order.
+struct Division {
+  unsigned lanes;
+  int64_t vectors;  // of a row
+  int64_t threads;  // of a row
+  int64_t perThread; // vectors, rounded up
+  bool resident;
+
+  Division(unsigned lanes, int64_t length, int64_t rows) : lanes(lanes), vectors(length / lanes) {
+    int64_t most = rows < kFewRows ? 1024 : kMostThreads;
+    threads = std::min<int64_t>(llvm::PowerOf2Ceil(vectors), kWarp);
+    while (threads >= kWarp && threads < most && llvm::divideCeil(vectors, threads) * lanes > kResidentElements)
+      threads *= 2;
+    perThread = llvm::divideCeil(vectors, threads);
+    resident = perThread * lanes <= kResidentElements;
+  }
+  int64_t rowsPerBlock() const { return std::max<int64_t>(kBlockThreads / threads, 1); }
+};
+
+class RowKernel {
+public:
+  RowKernel(CudaKernelBuilder &kernel, const CudaFrame &frame, RowPlan &plan, Division division)
+      : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space()), division_(division),
+        reducer_{kernel, division.lanes}, pieces_(space_.extents(true)) {
+    pieces_.push_back(space_.laneExtent() / division.lanes);
+  }
+
+  LaunchShape emit() {
+    int64_t perBlock = division_.rowsPerBlock(), threads = perBlock * division_.threads;
+    int64_t blocks = llvm::divideCeil(plan_.rowCount(), perBlock);
+    for (RowPass *pass : plan_.passes())
+      pass->expression->emitInvariants(kernel_, frame_.operands, pass == &plan_.rows() ? 1 : division_.lanes);
+
+    Value thread = kernel_.threadIndex();
+    inRow_ = kernel_.remainder(thread, division_.threads);
+    rowInBlock_ = kernel_.divide(thread, division_.threads);
+    row_ = kernel_.add(kernel_.multiply(kernel_.blockIndex(), perBlock), rowInBlock_);
+    if (plan_.rowCount() % perBlock != 0) { // threads without a row compute the last one once more and store nothing
+      hasRow_ = kernel_.less(row_, plan_.rowCount());
+      row_ = kernel_.minimum(row_, kernel_.integer(plan_.rowCount() - 1));
+    }
+    kept_ = kernel_.delinearize(row_, space_.extents(false));
+    known_.resize(division_.resident ? division_.perThread : 0);
+
+    for (RowPass &pass : plan_.levels())
+      for (auto [op, total] : llvm::zip(pass.reductions, reduce(pass)))
+        provide(op, total);
+    if (!plan_.elements().roots.empty())
+      storeElements();
+    if (!plan_.rows().roots.empty())
+      storeRow();
+    return {blocks, threads};
+  }
+
+private:
+  /// The indices of vector `number` of the row.
+  Values indicesOf(Value number) {
+    Values reduced = kernel_.delinearize(number, pieces_);
+    Value lane = kernel_.multiply(reduced.pop_back_val(), division_.lanes);
+    return mergeIndices(space_, kept_, reduced, lane);
+  }
+  Value vectorNumber(int64_t i) { return kernel_.add(inRow_, kernel_.integer(i * division_.threads)); }
+  /// Only the last vectors of the threads can be beyond the row's end: they then take the last one once more.
+  bool isWhole(int64_t i) const { return (i + 1) * division_.threads <= division_.vectors; }
+  Value clamp(Value number, bool whole) {
+    return whole ? number : kernel_.minimum(number, kernel_.integer(division_.vectors - 1));
+  }
+
+  /// The pass's values at one vector of the row.
+  Values emit(RowPass &pass, Value number, bool whole, KnownValues *known = nullptr) {
+    return pass.expression->emit(kernel_, indicesOf(clamp(number, whole)), {division_.lanes, division_.lanes}, known);
+  }
+
+  Values accumulate(RowPass &pass, Values partial, Value number, bool whole, Values values) {
+    for (auto [into, op, value] : llvm::zip_equal(partial, pass.reductions, values)) {
+      if (!whole)
+        value = kernel_.select(kernel_.less(number, division_.vectors), value, reducer_.neutral(op));
+      into = reducer_.combine(op, into, value);
+    }
+    return partial;
+  }
+
+  /// One value for each reduction of the pass, the same in all threads of the row.
+  Values reduce(RowPass &pass) {
+    Values partial = reducer_.neutrals(pass.reductions, 1);
+    if (division_.resident) {
+      for (int64_t i = 0; i < division_.perThread; ++i) {
+        Value number = vectorNumber(i);
+        partial = accumulate(pass, partial, number, isWhole(i), emit(pass, number, isWhole(i), &known_[i]));
+      }
+    } else {
+      partial = forEachGroup(pass, partial, [&](Values sums, ArrayRef<Value> numbers, ArrayRef<Values> values, bool whole) {
+        for (auto [number, vector] : llvm::zip_equal(numbers, values))
+          sums = accumulate(pass, sums, number, whole, vector);
+        return sums;
+      });
+    }
+    Values totals;
+    for (auto [op, value] : llvm::zip_equal(pass.reductions, partial))
+      totals.push_back(combineRow(op, value));
+    return exchangeWarps(pass, totals);
+  }
+
+  /// Over a long row: kInFlight vectors of each thread at a time, then what is left.
+  Values forEachGroup(RowPass &pass, Values carried,
+                      llvm::function_ref<Values(Values, ArrayRef<Value>, ArrayRef<Values>, bool)> body) {
+    int64_t step = kInFlight * division_.threads, whole = division_.vectors / step * step;
+    auto group = [&](Value first, int64_t count, bool isWhole, Values in) {
+      Values numbers;
+      SmallVector<Values> values;
+      for (int64_t i = 0; i < count; ++i) {
+        numbers.push_back(kernel_.add(first, kernel_.integer(i * division_.threads)));
+        values.push_back(emit(pass, numbers.back(), isWhole));
+      }
+      return body(in, numbers, values, isWhole);
+    };
+    if (whole > 0)
+      carried = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, carried, [&](Value from, Values in) {
+        return group(kernel_.add(from, inRow_), kInFlight, true, in);
+      });
+    if (int64_t left = llvm::divideCeil(division_.vectors - whole, division_.threads))
+      carried = group(kernel_.add(kernel_.integer(whole), inRow_), left, false, carried);
+    return carried;
+  }
+
+  /// The lanes of a vector, then the threads of a warp that belong to the row.
+  Value combineRow(tape::ReduceOp op, Value vector) {
+    auto combine = [&](Value a, Value b) { return reducer_.combine(op, a, b); };
+    unsigned width = std::min<int64_t>(division_.threads, kWarp);
+    return kernel_.combineThreads(kernel_.combineLanes(vector, combine), width, combine);
+  }
+
+  /// The warps of a row by shared memory: every warp combines the totals of all in the same order.
+  Values exchangeWarps(RowPass &pass, Values totals) {
+    int64_t warps = division_.threads / kWarp;
+    if (warps <= 1)
+      return totals;
+    Value inWarp = kernel_.remainder(inRow_, kWarp), warp = kernel_.divide(inRow_, kWarp);
+    Value first = kernel_.multiply(rowInBlock_, warps);
+    Values arrays;
+    for (Value total : totals)
+      arrays.push_back(kernel_.sharedArray(total.getType(), warps * division_.rowsPerBlock()));
+    kernel_.ifThen(kernel_.equal(inWarp, 0), [&] {
+      for (auto [array, total] : llvm::zip_equal(arrays, totals))
+        kernel_.store(array, kernel_.add(first, warp), total, {1, 1});
+    });
+    kernel_.barrier();
+    Value place = kernel_.add(first, kernel_.remainder(inWarp, warps));
+    for (auto [array, total, op] : llvm::zip_equal(arrays, totals, pass.reductions)) {
+      auto combine = [&, op = op](Value a, Value b) { return reducer_.combine(op, a, b); };
+      total = kernel_.combineThreads(kernel_.load(array, total.getType(), place, 1, {1, 1}), warps, combine);
+    }
+    return totals;
+  }
+
+  void provide(tape::ReduceOp op, Value total) {
+    Value lanes = kernel_.splat(total, division_.lanes);
+    for (RowPass *pass : plan_.passes())
+      pass->expression->provide(op.getResult(), pass == &plan_.rows() ? total : lanes);
+  }
+
+  void ifRow(Value condition, llvm::function_ref<void()> body) {
+    if (hasRow_)
+      condition = condition ? kernel_.both(condition, hasRow_) : hasRow_;
+    condition ? kernel_.ifThen(condition, body) : body();
+  }
+
+  void store(Value number, bool whole, ArrayRef<Value> values) {
+    unsigned lanes = division_.lanes;
+    Value inside = whole ? Value() : kernel_.less(number, division_.vectors);
+    Value offset = kernel_.linear(0, space_.rowMajor().strides, indicesOf(number));
+    ifRow(inside, [&] {
+      for (auto [result, value] : llvm::zip_equal(plan_.elements().results, values))
+        kernel_.store(frame_.results[result], offset, value, {lanes, lanes}, lanes);
+    });
+  }
+
+  void storeElements() {
+    RowPass &pass = plan_.elements();
+    if (!division_.resident) {
+      forEachGroup(pass, {}, [&](Values none, ArrayRef<Value> numbers, ArrayRef<Values> values, bool whole) {
+        for (auto [number, vector] : llvm::zip_equal(numbers, values))
+          store(number, whole, vector);
+        return none;
+      });
+      return;
+    }
+    SmallVector<Values> values; // before any store: a result may be written over an operand
+    for (int64_t i = 0; i < division_.perThread; ++i)
+      values.push_back(emit(pass, vectorNumber(i), isWhole(i), &known_[i]));
+    for (int64_t i = 0; i < division_.perThread; ++i)
+      store(vectorNumber(i), isWhole(i), values[i]);
+  }
+
+  void storeRow() {
+    RowPass &pass = plan_.rows();
+    Values none(pieces_.size() - 1, kernel_.integer(0));
+    Values values = pass.expression->emit(kernel_, mergeIndices(space_, kept_, none, kernel_.integer(0)), {1, 1});
+    ifRow(kernel_.equal(inRow_, 0), [&] {
+      for (auto [result, value] : llvm::zip_equal(pass.results, values))
+        kernel_.store(frame_.results[result], row_, value, {1, 1});
+    });
+  }
+
+  CudaKernelBuilder &kernel_;
+  const CudaFrame &frame_;
+  RowPlan &plan_;
+  const IterationSpace &space_;
+  Division division_;
+  Reducer reducer_;
+  SmallVector<int64_t> pieces_; // extents of the reduced dimensions, the last one in vectors
+  Value row_, rowInBlock_, inRow_, hasRow_;
+  Values kept_;
+  std::vector<KnownValues> known_; // of each resident vector
+};
+
+} // namespace
+
+FailureOr<LaunchShape> buildRows(CudaKernelBuilder &kernel, const CudaFrame &frame) {
+  FailureOr<RowPlan> plan = RowPlan::make(frame.region);
+  if (failed(plan))
+    return failure();
+  Division division(chooseLanes(frame.region, plan->space().laneExtent(), 8), plan->rowLength(), plan->rowCount());
+  return RowKernel(kernel, frame, *plan, division).emit();
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,64 @@
+// The loop structures of kernels on a GPU. Each fills the body of one function; the caller has made the function. The
+// order of every sum depends on shapes only.
+#pragma once
+
+#include "codegen/cuda/CudaKernelBuilder.h"
+#include "ir/plan/Plan.h"
+
+namespace tapeout::codegen {
+
+/// What a kernel's function is given, and the region that says what to compute.
+struct CudaFrame {
+  mlir::Block *region;                     // tape ops, ended by tape.yield
+  llvm::SmallVector<mlir::Value> operands; // pointers; none where there is a table
+  llvm::SmallVector<mlir::Value> results;  // pointers; none where there is a table
+  mlir::Value table;                       // of all these pointers, in device memory
+
+  mlir::Operation *terminator() const { return region->getTerminator(); }
+};
+
+/// How a kernel is launched.
+struct LaunchShape {
+  int64_t blocks;
+  int64_t threads; // per block
+};
+
+/// Results of one element count, each element computed on its own. A thread computes a few vectors; where a tensor is
+/// transposed, a block computes a tile that it reads through shared memory.
+mlir::FailureOr<LaunchShape> buildElementwise(CudaKernelBuilder &kernel, const CudaFrame &frame);
+
+/// Reductions over the last dimensions, what is computed before, between and after them, and results of one value per
+/// row. A row belongs to a part of a warp, to a warp, or to a block, by its length; rows that fit are kept in registers.
+mlir::FailureOr<LaunchShape> buildRows(CudaKernelBuilder &kernel, const CudaFrame &frame);
+
+/// Reductions over the same other dimensions of computed tensors, and nothing else. A block has up to 256 columns and
+/// several threads for each, which take rows in turn.
+mlir::FailureOr<LaunchShape> buildColumns(CudaKernelBuilder &kernel, const CudaFrame &frame);
+
+/// Ops that move whole rows. embedding: a row is NaN where an id is outside the table, so that the loss reports it.
+mlir::FailureOr<LaunchShape> buildRowMovement(CudaKernelBuilder &kernel, const CudaFrame &frame, mlir::Operation *op);
+
+/// The sum of gradients by id, in the order of the ids; ids outside the table are skipped.
+/// `ids` and `gradient` are pointers to [tokens] and [tokens, width], `result` to [rows, width].
+struct EmbeddingGradShape {
+  static constexpr int64_t kMostTokens = int64_t(1) << 25;
+  int64_t tokens, rows, width;
+  mlir::Type idType, element;
+};
+LaunchShape buildEmbeddingGrad(CudaKernelBuilder &kernel, const EmbeddingGradShape &shape, mlir::Value ids,
+                               mlir::Value gradient, mlir::Value result);
+
+/// The same elementwise computation for `tensors` tensors of any sizes, as tape.fusion states it. A block computes 4,096
+/// elements of one tensor. Needs the table.
+mlir::FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors);
+
+/// sum_of_squares_parts: a block computes one part. Needs the table.
+LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, mlir::Operation *op);
+
+/// The most lanes, up to `most`, that vectors along a dimension of this extent have: a power of two that divides it. 1
+/// where some tensor of more than one element is f64: the vector math is f32.
+unsigned chooseLanes(mlir::Block *region, int64_t extent, unsigned most);
+/// Lanes of 16 bytes of the smallest elements, but for bools: how many make the best use of memory.
+unsigned lanesOf16Bytes(mlir::Block *region);
+
+} // namespace tapeout::codegen

@@ -1,0 +1,53 @@
+#include "codegen/kernel/Schedule.h"
+
+#include "ir/tape/Reduction.h"
+#include "ir/tape/Tape.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+
+Operation *movementOf(Block *region) {
+  for (Operation &op : region->without_terminator())
+    if (cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Opaque)
+      return &op;
+  return nullptr;
+}
+
+Schedule scheduleOf(plan::KernelOp kernel) {
+  Block *region = &kernel.getBody().front();
+  if (kernel.getTensors() > 1)
+    return Schedule::MultiTensor;
+  if (kernel.getColumns())
+    return Schedule::Epilogue;
+  if (movementOf(region))
+    return Schedule::RowMovement;
+  tape::ReduceOp reduction;
+  for (Operation &op : region->without_terminator())
+    if (auto reduce = dyn_cast<tape::ReduceOp>(op))
+      reduction = reduce;
+  if (reduction)
+    return tape::reducesRows(reduction) ? Schedule::Rows : Schedule::Columns;
+  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
+  ValueRange results = region->getTerminator()->getOperands();
+  bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
+  return oneSize ? Schedule::Elementwise : Schedule::Rows;
+}
+
+SmallVector<TensorBody> tensorBodies(Block *region, int64_t tensors) {
+  SmallVector<TensorBody> bodies(tensors);
+  int64_t opCount = (region->getOperations().size() - 1) / tensors, number = 0;
+  for (Operation &op : region->without_terminator()) {
+    TensorBody &body = bodies[number++ / opCount];
+    body.ops.push_back(&op);
+    for (Value operand : op.getOperands())
+      if (auto argument = dyn_cast<BlockArgument>(operand))
+        body.arguments.push_back(argument);
+  }
+  auto results = region->getTerminator()->getOperands();
+  for (auto [i, result] : llvm::enumerate(results))
+    bodies[i / (results.size() / tensors)].results.push_back(result);
+  return bodies;
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,149 @@
+#include "tests/codegen/cuda/GpuEmulator.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace tapeout::codegen {
+namespace {
+
+constexpr size_t kStack = 256 * 1024;
+constexpr unsigned kWarp = 32;
+
+struct Fiber {
+  ucontext_t context;
+  bool ended = false;
+};
+
+/// Threads that meet: each leaves a word, and reads those of the others when all have come.
+struct Meeting {
+  unsigned members = 0, arrived = 0;
+  uint64_t round = 0;
+  std::vector<uint32_t> words[2]; // of this and of the last round
+};
+
+class Block {
+public:
+  Block(const Launch &launch, const std::function<void()> &thread)
+      : launch_(launch), thread_(thread), fibers_(launch.threads), warps_((launch.threads + kWarp - 1) / kWarp) {
+    bytes_ = kStack * launch.threads;
+    stacks_ = static_cast<char *>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  }
+  ~Block() { munmap(stacks_, bytes_); }
+
+  std::string run(int64_t number) {
+    block = number;
+    all_ = Meeting{launch_.threads, 0, 0, {}};
+    for (unsigned w = 0; w < warps_.size(); ++w)
+      warps_[w] = Meeting{std::min(kWarp, launch_.threads - w * kWarp), 0, 0, {}};
+    for (unsigned i = 0; i < fibers_.size(); ++i) {
+      fibers_[i].ended = false;
+      getcontext(&fibers_[i].context);
+      fibers_[i].context.uc_stack.ss_sp = stacks_ + i * kStack;
+      fibers_[i].context.uc_stack.ss_size = kStack;
+      fibers_[i].context.uc_link = &main_;
+      makecontext(&fibers_[i].context, &Block::start, 0);
+    }
+    for (size_t ended = 0; ended < fibers_.size();) {
+      progress_ = false;
+      for (size_t i = 0; i < fibers_.size(); ++i) {
+        current = launch_.backwards ? fibers_.size() - 1 - i : i;
+        if (fibers_[current].ended)
+          continue;
+        swapcontext(&main_, &fibers_[current].context);
+        ended += fibers_[current].ended;
+        progress_ |= fibers_[current].ended;
+      }
+      if (!progress_)
+        return "threads of block " + std::to_string(number) + " wait for others that have ended or wait elsewhere";
+    }
+    return "";
+  }
+
+  /// Leaves a word and waits; then the words of all members are there.
+  const std::vector<uint32_t> &meet(Meeting &meeting, unsigned member, uint32_t word) {
+    uint64_t round = meeting.round;
+    std::vector<uint32_t> &words = meeting.words[round % 2];
+    words.resize(meeting.members);
+    words[member] = word;
+    progress_ = true;
+    if (++meeting.arrived == meeting.members) {
+      meeting.arrived = 0;
+      ++meeting.round;
+    }
+    while (meeting.round == round)
+      swapcontext(&fibers_[current].context, &main_);
+    return words;
+  }
+  Meeting &all() { return all_; }
+  Meeting &warp() { return warps_[current / kWarp]; }
+
+  unsigned current = 0;
+  int64_t block = 0;
+
+private:
+  static void start();
+
+  const Launch &launch_;
+  const std::function<void()> &thread_;
+  std::vector<Fiber> fibers_;
+  Meeting all_;
+  std::vector<Meeting> warps_;
+  ucontext_t main_;
+  char *stacks_;
+  size_t bytes_;
+  bool progress_ = false;
+};
+
+Block *running = nullptr;
+
+void Block::start() {
+  running->thread_();
+  running->fibers_[running->current].ended = true;
+}
+
+int32_t threadIndex() { return running->current; }
+int32_t blockIndex() { return running->block; }
+void barrier() { running->meet(running->all(), running->current, 0); }
+int32_t shuffle(int32_t, int32_t word, int32_t distance, int32_t) {
+  unsigned lane = running->current % kWarp, from = lane ^ distance;
+  const std::vector<uint32_t> &words = running->meet(running->warp(), lane, word);
+  return from < words.size() ? words[from] : word;
+}
+int32_t ballot(int32_t, bool condition) {
+  const std::vector<uint32_t> &words = running->meet(running->warp(), running->current % kWarp, condition);
+  uint32_t bits = 0;
+  for (size_t lane = 0; lane < words.size(); ++lane)
+    bits |= words[lane] << lane;
+  return bits;
+}
+int32_t lanesBefore() { return (1u << running->current % kWarp) - 1; }
+
+} // namespace
+
+std::string runOnEmulator(const Launch &launch, const std::function<void()> &thread) {
+  Block block(launch, thread);
+  running = &block;
+  for (int64_t i = 0; i < launch.blocks; ++i)
+    if (std::string error = block.run(launch.backwards ? launch.blocks - 1 - i : i); !error.empty())
+      return error;
+  return "";
+}
+
+void *emulatedIntrinsic(const std::string &name) {
+  static const std::map<std::string, void *> functions = {
+      {"llvm.nvvm.read.ptx.sreg.tid.x", reinterpret_cast<void *>(threadIndex)},
+      {"llvm.nvvm.read.ptx.sreg.ctaid.x", reinterpret_cast<void *>(blockIndex)},
+      {"llvm.nvvm.barrier0", reinterpret_cast<void *>(barrier)},
+      {"llvm.nvvm.shfl.sync.bfly.i32", reinterpret_cast<void *>(shuffle)},
+      {"llvm.nvvm.vote.ballot.sync", reinterpret_cast<void *>(ballot)},
+      {"llvm.nvvm.read.ptx.sreg.lanemask.lt", reinterpret_cast<void *>(lanesBefore)},
+  };
+  auto found = functions.find(name);
+  return found == functions.end() ? nullptr : found->second;
+}
+
+} // namespace tapeout::codegen

@@ -1,0 +1,24 @@
+// Runs the threads of GPU kernels on the processor, so that kernels are tested without a GPU. Every thread of a block is
+// a fiber with a stack of its own; a barrier, a shuffle or a vote hands over to the others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace tapeout::codegen {
+
+struct Launch {
+  int64_t blocks;
+  unsigned threads;       // per block
+  bool backwards = false; // blocks and threads in the other order: what depends on it is a race
+};
+
+/// Calls `thread` for every thread of every block. Returns what went wrong, or "": threads that wait for others which have
+/// ended.
+std::string runOnEmulator(const Launch &launch, const std::function<void()> &thread);
+
+/// What kernels call instead of NVPTX's intrinsics, by the intrinsic's name; null for one that is not known.
+void *emulatedIntrinsic(const std::string &name);
+
+} // namespace tapeout::codegen
