@@ -189,6 +189,7 @@ private:
         .Case([&](plan::LaunchOp launch) { out->body.Set(launchBody(launch)); })
         .Case([&](plan::MatmulOp matmul) { out->body.Set(matmulBody(matmul)); })
         .Case([&](plan::WindowOp window) { out->body.Set(windowBody(window)); })
+        .Case([&](plan::AttentionOp attention) { out->body.Set(attentionBody(attention)); })
         .Case([&](plan::CopyOp copy) { out->body.Set(copyBody(copy)); });
     return out;
   }
@@ -247,6 +248,28 @@ private:
                          &out.out_height, &out.out_width, &out.stride_y, &out.stride_x, &out.pad_top, &out.pad_left,      &out.parts};
     for (auto [field, size] : llvm::zip_equal(fields, window.getSizes()))
       *field = size;
+    return out;
+  }
+
+  plan::AttentionT attentionBody(plan::AttentionOp attention) {
+    plan::AttentionT out;
+    out.backward = attention.getBackward();
+    out.causal = attention.getCausal();
+    out.scale = attention.getScale().convertToDouble();
+    ArrayRef<int64_t> sizes = attention.getSizes(), places = attention.getPlaces();
+    out.batch = sizes[0];
+    out.heads = sizes[1];
+    out.tokens = sizes[2];
+    out.head_size = sizes[3];
+    SmallVector<Value> slots(attention.getReads());
+    llvm::append_range(slots, attention.getWrites());
+    auto lse = slots.begin() + (out.backward ? 5 : 4);
+    out.lse = slots_.lookup(*lse);
+    slots.erase(lse);
+    for (auto [i, slot] : llvm::enumerate(slots)) {
+      ArrayRef<int64_t> place = places.slice(4 * i, 4);
+      out.operands.push_back({slots_.lookup(slot), place[0], place[1], place[2], place[3]});
+    }
     return out;
   }
 

@@ -80,7 +80,9 @@ SmallVector<Value> memoryRead(Operation *reader) {
           base = reshape.getOperand();
       return bases;
     }
-  SmallVector<Value> values(reader->getOperands());
+  SmallVector<Value> values;
+  for (OpOperand &operand : reader->getOpOperands())
+    values.push_back(tape::isLibraryCall(reader) ? tape::placeOperand(operand).base : operand.get());
   for (Value &value : values)
     while (auto reshape = value.getDefiningOp<tape::ReshapeOp>())
       value = reshape.getOperand();
@@ -244,6 +246,11 @@ bool isElided(Operation *op) {
     Operation *user = users[i];
     if (isView(user)) {
       llvm::append_range(users, user->getUsers());
+      continue;
+    }
+    if (isa<tape::StridedReaderOpInterface>(user)) {
+      if (llvm::any_of(user->getOpOperands(), [&](OpOperand &operand) { return tape::placeOperand(operand).base == op->getResult(0); }))
+        return false;
       continue;
     }
     auto fusion = dyn_cast<tape::FusionOp>(user);

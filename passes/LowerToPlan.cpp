@@ -15,6 +15,7 @@
 #include "passes/SlotAssignment.h"
 
 #include "ir/plan/Plan.h"
+#include "ir/tape/Attention.h"
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
@@ -67,8 +68,11 @@ private:
       return;
     }
     SmallVector<Value> reads, writes;
-    for (Value operand : op.getOperands())
-      reads.push_back(slots_.slotOf(operand));
+    SmallVector<tape::StridedPlace> places;
+    for (OpOperand &operand : op.getOpOperands()) {
+      places.push_back(tape::isLibraryCall(&op) ? tape::placeOperand(operand) : tape::StridedPlace{operand.get(), 0, {}});
+      reads.push_back(slots_.slotOf(places.back().base));
+    }
     if (auto fusion = dyn_cast<tape::FusionOp>(op))
       slots_.chooseOverwritten(fusion);
     for (Value result : op.getResults())
@@ -76,6 +80,11 @@ private:
     if (auto window = dyn_cast<tape::WindowOpInterface>(op)) {
       auto cost = cast<tape::CostModelOpInterface>(op);
       describe(createWindow(window, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
+      return;
+    }
+    if (isa<tape::AttentionOp, tape::AttentionGradOp>(op)) {
+      auto cost = cast<tape::CostModelOpInterface>(op);
+      describe(createAttention(&op, places, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
       return;
     }
     auto fusion = cast<tape::FusionOp>(op);
@@ -120,6 +129,23 @@ private:
     const int64_t sizes[] = {w.batch,       w.channels,  w.filters,  w.height,  w.width,   w.kernelHeight, w.kernelWidth,
                                w.outHeight,   w.outWidth,  w.strideY,  w.strideX, w.padTop,  w.padLeft,      w.parts};
     return builder_.create<plan::WindowOp>(op.getLoc(), op->getName().stripDialect(), reads, writes, ArrayRef(sizes));
+  }
+
+  Operation *createAttention(Operation *op, ArrayRef<tape::StridedPlace> reads, ValueRange readSlots, ValueRange writeSlots) {
+    SmallVector<int64_t> places;
+    auto addPlace = [&](int64_t offset, ArrayRef<int64_t> strides) { // of [batch, tokens, heads, size]; lse has its own form
+      if (strides.size() == 4)
+        places.append({offset, strides[0], strides[1], strides[2]});
+    };
+    for (const tape::StridedPlace &place : reads)
+      addPlace(place.offset, place.strides);
+    for (Value result : op->getResults())
+      addPlace(0, tape::rowMajorStrides(tape::shapeOf(result)));
+    ArrayRef<int64_t> query = tape::shapeOf(op->getOperand(0));
+    bool causal = op->getAttrOfType<BoolAttr>("causal").getValue();
+    return builder_.create<plan::AttentionOp>(op->getLoc(), readSlots, writeSlots, isa<tape::AttentionGradOp>(op), causal,
+                                              op->getAttrOfType<FloatAttr>("scale").getValue(),
+                                              ArrayRef<int64_t>{query[0], query[2], query[1], query[3]}, places);
   }
 
   plan::MatmulOp createMatmul(tape::DotGeneralOp op, Value lhs, Value rhs) {

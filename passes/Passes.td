@@ -74,6 +74,12 @@ def VerifyTrainStep : Pass<"tape-verify-train-step", "::mlir::ModuleOp"> {
 
 //===- fuse -----------------------------------------------------------------------------------------------------------===//
 
+def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::ModuleOp"> {
+  let summary = "Marks attention that one call of the target's library computes";
+  let description = [{Where the target has such a library (ir/tape/Target.h); other attention is decomposed. Numerics-changing:
+    the library keeps probabilities in 16 bits and sums them in an order of its own.}];
+}
+
 def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
   let summary = "Rewrites semantic ops (layer_norm, attention, cross_entropy, ...) into elementwise ops, reductions and products";
   let description = [{Value-preserving: the semantic ops mean their decomposition.}];

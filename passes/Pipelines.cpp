@@ -62,6 +62,7 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
 
   // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
   pipeline.stage("fuse");
+  pipeline.addOptional(createSelectLibraryAttention());
   pipeline.add(createDecompose());
   pipeline.add(createCanonicalizerPass());
   FormFusionGroupsOptions fusion;

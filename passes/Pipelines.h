@@ -34,7 +34,7 @@ struct PipelineStep {
 };
 
 /// Passes that a plan is right without, slower, by the name users give them.
-inline constexpr const char *optionalPasses[] = {"elide-transposes", "fuse-epilogues", "fuse-multi-tensor"};
+inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-library-attention", "fuse-epilogues", "fuse-multi-tensor"};
 
 /// All steps from an imported module to a verified plan.
 std::vector<PipelineStep> buildPipeline(const TrainingOptions &options);

@@ -32,6 +32,7 @@ nlohmann::json describe(const Executor &executor, const plan::Program &step) {
           {"isa", executor.architecture()},
           {"launches", totals.launches},
           {"matrix_products", totals.products},
+          {"attentions", totals.attentions},
           {"windows", totals.windows},
           {"copies", totals.copies},
           {"flops", totals.flops},

@@ -108,8 +108,9 @@ void addProgram(Table &table, const plan::Program &program) {
     flops[instruction->phase()] += instruction->flops();
   const ProgramTotals totals = totalsOf(program);
   table.section(fmt::format("program {}", printable(program.name())));
-  table.row("instructions", "{} ({} kernel launches, {} matrix products, {}{} copies)",
+  table.row("instructions", "{} ({} kernel launches, {} matrix products, {}{}{} copies)",
             orEmpty(program.instructions()).size(), totals.launches, totals.products,
+            totals.attentions > 0 ? fmt::format("{} attentions, ", totals.attentions) : "",
             totals.windows > 0 ? fmt::format("{} convolutions and poolings, ", totals.windows) : "", totals.copies);
   table.row("flops", "{:.4g}", static_cast<double>(totals.flops));
   for (uint8_t phase = 0; phase < flops.size(); ++phase)

@@ -46,6 +46,10 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
   } else if (const plan::Window *window = instruction.body_as_Window()) {
     for (uint32_t i = 0; i < window->arguments()->size(); ++i)
       i < argumentsOf(window->function()).reads ? read(window->arguments()->Get(i)) : write(window->arguments()->Get(i));
+  } else if (const plan::Attention *attention = instruction.body_as_Attention()) {
+    for (uint32_t i = 0; i < attention->operands()->size(); ++i)
+      i < attentionReads(*attention) ? read(attention->operands()->Get(i)->slot()) : write(attention->operands()->Get(i)->slot());
+    attention->backward() ? read(attention->lse()) : write(attention->lse());
   } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
     result.reads.push_back({copy->source(), copy->bytes()});
     result.writes.push_back({copy->destination(), copy->bytes()});

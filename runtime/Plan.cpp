@@ -95,6 +95,7 @@ ProgramTotals totalsOf(const plan::Program &program) {
     totals.launches += body == plan::InstructionBody::Launch;
     totals.products += body == plan::InstructionBody::Matmul;
     totals.windows += body == plan::InstructionBody::Window;
+    totals.attentions += body == plan::InstructionBody::Attention;
     totals.copies += body == plan::InstructionBody::Copy;
     totals.flops += instruction->flops();
     totals.bytesMoved += instruction->bytes_moved();

@@ -76,10 +76,12 @@ constexpr bool readsTokens(plan::Task task) {
 }
 /// What a program executes: instructions by kind, their operations, and the bytes they read and write.
 struct ProgramTotals {
-  uint64_t launches = 0, products = 0, windows = 0, copies = 0;
+  uint64_t launches = 0, products = 0, windows = 0, attentions = 0, copies = 0;
   uint64_t flops = 0, bytesMoved = 0;
 };
 ProgramTotals totalsOf(const plan::Program &program);
+/// Operands that attention reads; lse is not among them.
+inline uint32_t attentionReads(const plan::Attention &attention) { return attention.backward() ? 5 : 3; }
 /// A name from a file, safe to print: control characters replaced, at most 120 characters.
 std::string printable(const flatbuffers::String *text);
 

@@ -69,6 +69,7 @@ private:
   Status checkInstruction(const plan::Instruction &instruction);
   Status checkLaunch(const plan::Launch &launch);
   Status checkMatmul(const plan::Matmul &matmul);
+  Status checkAttention(const plan::Attention &attention);
   Status checkEpilogue(const plan::Matmul &matmul);
   Status checkWindow(const plan::Window &window) const;
   Status checkCopy(const plan::Copy &copy) const;
@@ -337,6 +338,8 @@ Status Checker::checkInstruction(const plan::Instruction &instruction) {
     return checkMatmul(*matmul);
   if (const plan::Window *window = instruction.body_as_Window())
     return checkWindow(*window);
+  if (const plan::Attention *attention = instruction.body_as_Attention())
+    return checkAttention(*attention);
   if (const plan::Copy *copy = instruction.body_as_Copy())
     return checkCopy(*copy);
   return badHere("it is of an unknown type");
@@ -455,6 +458,51 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
     return at(checkCudaMatmul(matmul, slot(slots[0]).element_type(), slot(slots[1]).element_type(),
                               slot(slots[2]).element_type()));
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
+}
+
+Status Checker::checkAttention(const plan::Attention &attention) {
+  if (!isCuda())
+    return badHere("attention is no instruction of the target cpu");
+  uint32_t count = orEmpty(attention.operands()).size(), reads = attentionReads(attention);
+  if (count != reads + (attention.backward() ? 3 : 1) || !isAligned(attention.operands()))
+    return badHere("attention has {} operands", count);
+  for (int64_t extent : {attention.batch(), attention.heads(), attention.tokens(), attention.head_size()})
+    if (extent < 1 || extent > INT32_MAX)
+      return badHere("an extent of attention is {}", extent);
+  if (!std::isfinite(attention.scale()))
+    return badHere("the scale of attention is not finite");
+  std::vector<std::pair<uint32_t, uint64_t>> used; // slots, and bytes from their beginning
+  for (uint32_t i = 0; i < count; ++i) {
+    const plan::AttentionOperand &operand = *attention.operands()->Get(i);
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(operand.slot()));
+    plan::ElementType type = slot(operand.slot()).element_type();
+    if ((type != plan::ElementType::BF16 && type != plan::ElementType::F16) ||
+        type != slot(attention.operands()->Get(0)->slot()).element_type())
+      return badHere("the operand '{}' of attention has the wrong element type", slotName(operand.slot()));
+    auto elements = reach({{attention.batch(), operand.batch_stride()},
+                           {attention.tokens(), operand.token_stride()},
+                           {attention.heads(), operand.head_stride()},
+                           {attention.head_size(), 1}},
+                          {});
+    uint64_t room = slot(operand.slot()).bytes() / 2;
+    if (!elements || *elements > room || operand.offset() < 0 || static_cast<uint64_t>(operand.offset()) > room - *elements)
+      return badHere("attention leaves its operand '{}'", slotName(operand.slot()));
+    used.push_back({operand.slot(), 2 * (operand.offset() + *elements)});
+  }
+  TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(attention.lse()));
+  auto rows = reach({{attention.batch(), attention.heads() * attention.tokens()}, {attention.heads() * attention.tokens(), 1}}, {});
+  if (slot(attention.lse()).element_type() != plan::ElementType::F32 || !rows ||
+      *rows > slot(attention.lse()).bytes() / sizeof(float))
+    return badHere("'{}' cannot hold a number for each row of attention", slotName(attention.lse()));
+  used.insert(used.begin() + (attention.backward() ? reads : count), {attention.lse(), *rows * sizeof(float)});
+  uint32_t inputs = attention.backward() ? reads + 1 : reads;
+  for (size_t written = inputs; written < used.size(); ++written) {
+    TAPEOUT_RETURN_IF_ERROR(checkWritable(used[written].first));
+    for (size_t other = 0; other < written; ++other)
+      if (overlap(used[other].first, used[other].second, used[written].first, used[written].second))
+        return badHere("attention writes '{}' over '{}'", slotName(used[written].first), slotName(used[other].first));
+  }
+  return Status::ok();
 }
 
 Status Checker::checkWindow(const plan::Window &window) const {

@@ -24,6 +24,9 @@ std::string instructionName(const Plan &plan, const plan::Instruction &instructi
     return fmt::format("{} {} x {} over {} x {} x {} x {}", plan::EnumNameWindowFunction(window->function()),
                        window->kernel_height(), window->kernel_width(), window->batch(), window->channels(), window->height(),
                        window->width());
+  if (const plan::Attention *attention = instruction.body_as_Attention())
+    return fmt::format("attention {}{} x {} x {} x {}", attention->backward() ? "backward " : "", attention->batch(),
+                       attention->heads(), attention->tokens(), attention->head_size());
   return "copy";
 }
 

@@ -90,6 +90,16 @@ def WindowOp : Plan_Instruction<"window"> {
                        DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$function `(` $reads `)` `->` `(` $writes `)` `sizes` $sizes attr-dict";
 }
+def AttentionOp : Plan_Instruction<"attention"> {
+  let summary = "Attention by the target's library; see table Attention of runtime/plan.fbs";
+  let description = [{Reads query, key, value; with `backward` also the result, its gradient and lse. Writes result and lse, or
+    the gradients of query, key and value. `sizes` is batch, heads, tokens, head size; `places` holds offset and strides of
+    batch, token and head for each read and write but lse.}];
+  let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes, UnitAttr:$backward, UnitAttr:$causal,
+                       F64Attr:$scale, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$places);
+  let assemblyFormat = [{(`backward` $backward^)? (`causal` $causal^)? `(` $reads `)` `->` `(` $writes `)` `scale` $scale
+                         `sizes` $sizes `places` $places attr-dict}];
+}
 def CopyOp : Plan_Instruction<"copy"> {
   let summary = "Copies a whole slot";
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes);

@@ -123,13 +123,16 @@ void AttentionOp::dropRandomness() { dropRandomnessOf(*this); }
 void AttentionOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
   if (dy[0]) {
     auto op = b.create<AttentionGradOp>(getLoc(), getQuery(), getKey(), getValue(), getResult(), getLse(), dy[0], getSeed(),
-                                        getStep(), getCausalAttr(), getScaleAttr(), getDropoutAttr(), getStreamAttr());
+                                        getStep(), getCausalAttr(), getScaleAttr(), getDropoutAttr(), getStreamAttr(),
+                                        getLibraryAttr());
     llvm::append_range(gradients, op.getResults());
   }
   gradients.resize(getNumOperands());
 }
 
 void AttentionOp::decompose(OpBuilder &b, Results &results) {
+  if (getLibrary())
+    return;
   Decomposition d(*this, b);
   TapeBuilder &t = d.t;
   Value scores = d.maskedScores(d.key());
@@ -158,6 +161,8 @@ void AttentionGradOp::dropRandomness() { dropRandomnessOf(*this); }
 
 // As in FlashAttention (Dao et al. 2022): P = exp(S - lse); dV = P^T dO; dS = P * (dP - rowsum(dO * O)) * scale.
 void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
+  if (getLibrary())
+    return;
   Decomposition d(*this, b);
   TapeBuilder &t = d.t;
   Value key = d.key(), scores = d.maskedScores(key);
@@ -171,6 +176,12 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   results.assign({d.weighted(dScores, key, 3), dKey, d.sumOverGroups(dValue)});
 }
 uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
+
+// The library wants the elements of a head side by side.
+bool AttentionOp::acceptsStrides(unsigned operand, ArrayRef<int64_t> strides) { return operand < 3 && strides.back() == 1; }
+bool AttentionGradOp::acceptsStrides(unsigned operand, ArrayRef<int64_t> strides) {
+  return strides.size() == 4 && strides.back() == 1;
+}
 
 // By sequences or by heads. Log-sum-exp [batch, heads, tokens] has its heads elsewhere.
 void AttentionOp::getPlacementRules(PlacementRules &rules) {

@@ -3,7 +3,7 @@
 #define TAPEOUT_IR_TAPE_ATTENTION_TD
 include "ir/tape/Base.td"
 
-defvar AttentionTraits = [AttrSizedOperandSegments, Stochastic, Decomposable];
+defvar AttentionTraits = [AttrSizedOperandSegments, Stochastic, Decomposable, LibraryCall, StridedReader];
 
 def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differentiable], AttentionTraits), cost = CostFlops> {
   let summary = "softmax(scale * Q K^T, masked) V per head, and the log-sum-exp of each row of scores";
@@ -11,12 +11,13 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
     query [batch, tokens, heads, size], key and value [batch, key tokens, key heads, size]; result as query; lse
     [batch, heads, tokens]. With fewer key heads than heads, a divisor of them, each serves as many neighbouring heads
     of the query (grouped-query attention). `causal` hides later keys. `dropout` drops probabilities and scales the rest by
-    1 / (1 - dropout); a training step gives it its key.
+    1 / (1 - dropout); a training step gives it its key. `library`: one call of the target's library computes it
+    (select-library-attention); otherwise it is decomposed.
   }];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
                        Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
                        BoolAttr:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-                       DefaultValuedAttr<I64Attr, "0">:$stream);
+                       DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library);
   let results = (outs Tape_FloatTensor:$result, Tape_FloatTensor:$lse);
   let assemblyFormat = "$query `,` $key `,` $value (`random` $seed^ `,` $step)? attr-dict `:` type($query) `,` type($key) `,` type($value)";
   let hasVerifier = 1;
@@ -28,7 +29,7 @@ def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", AttentionTra
                        Tape_FloatTensor:$output, Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient,
                        Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
                        BoolAttr:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-                       DefaultValuedAttr<I64Attr, "0">:$stream);
+                       DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library);
   let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient);
   let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient (`random` $seed^ `,` $step)? attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];

@@ -72,6 +72,7 @@ defvar ScalarBody = DeclareOpInterfaceMethods<ScalarBodyOpInterface>;
 defvar Access = DeclareOpInterfaceMethods<AccessOpInterface>;
 defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
 defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
+defvar StridedReader = DeclareOpInterfaceMethods<StridedReaderOpInterface>;
 defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
 defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;
 

@@ -101,6 +101,13 @@ def WindowOpInterface : OpInterface<"WindowOpInterface"> {
   let methods = [InterfaceMethod<"All its sizes.", "::tapeout::tape::WindowSizes", "getWindowSizes">];
 }
 
+def StridedReaderOpInterface : OpInterface<"StridedReaderOpInterface"> {
+  let description = [{A library call that can read operands where they lie, behind slices and transposes.}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Whether the operand may lie with these strides, one per dimension.", "bool", "acceptsStrides",
+    (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$strides)>];
+}
+
 def PlaceableOpInterface : OpInterface<"PlaceableOpInterface"> {
   let description = [{
     How placements on one mesh axis pass through the op. Everything replicated is always allowed and not listed; every

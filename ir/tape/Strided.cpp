@@ -166,6 +166,12 @@ std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, Value lhs, Value rhs
   return std::nullopt;
 }
 
+StridedPlace placeOperand(OpOperand &operand) {
+  auto reader = dyn_cast<StridedReaderOpInterface>(operand.getOwner());
+  StridedPlace place = sourceOf(operand.get());
+  return reader && reader.acceptsStrides(operand.getOperandNumber(), place.strides) ? place : rowMajor(operand.get());
+}
+
 SmallVector<Operation *> writtenThrough(DotGeneralOp dot) {
   SmallVector<Operation *> ops;
   std::optional<PlacedProduct> product = placeProduct(dot);

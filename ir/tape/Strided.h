@@ -27,6 +27,9 @@ StridedPlace sourceOf(mlir::Value value);
 std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, mlir::Value lhs, mlir::Value rhs);
 inline std::optional<PlacedProduct> placeProduct(DotGeneralOp dot) { return placeProduct(dot, dot.getLhs(), dot.getRhs()); }
 
+/// Where a library call that is no product reads an operand: behind views, if the call accepts that.
+StridedPlace placeOperand(mlir::OpOperand &operand);
+
 /// The reshapes, transposes and concatenations between the result of `dot` and the value in whose memory it is written.
 llvm::SmallVector<mlir::Operation *> writtenThrough(DotGeneralOp dot);
 /// Whether the op is one of these, of some product.

@@ -48,6 +48,7 @@ Measured describe(const Subject &subject, const nlohmann::json &description) {
   result.threads = static_cast<int>(count(description, "threads"));
   result.launches = count(description, "launches");
   result.matrixProducts = count(description, "matrix_products");
+  result.attentions = count(description, "attentions");
   result.windows = count(description, "windows");
   result.copies = count(description, "copies");
   result.flops = count(description, "flops");

@@ -33,7 +33,7 @@ struct Measured {
   std::string label, model, isa;
   int64_t batch = 0;
   int threads = 0;
-  uint64_t launches = 0, matrixProducts = 0, windows = 0, copies = 0; // windows: convolutions and poolings
+  uint64_t launches = 0, matrixProducts = 0, attentions = 0, windows = 0, copies = 0; // windows: convolutions and poolings
   uint64_t flops = 0, bytesMoved = 0;  ///< by the cost model
   std::optional<double> bytesMissed;   ///< counted: lines that were not in the last cache; none without a counter
   uint64_t arenaPlanned = 0, arenaResident = 0, processPeak = 0;

@@ -78,6 +78,8 @@ std::string tableOf(const Report &report) {
   table.row("kernel launches", [](const Measured &m) { return std::to_string(m.launches); },
             [](const Measured &m) { return static_cast<double>(m.launches); });
   table.row("matrix products", [](const Measured &m) { return std::to_string(m.matrixProducts); });
+  if (report.measured.front().attentions > 0)
+    table.row("attentions", [](const Measured &m) { return std::to_string(m.attentions); });
   if (report.measured.front().windows > 0)
     table.row("convolutions, poolings", [](const Measured &m) { return std::to_string(m.windows); });
   table.row("bytes moved (model)", [](const Measured &m) { return mebibytes(static_cast<double>(m.bytesMoved)); },
@@ -110,6 +112,7 @@ std::string jsonOf(const Report &report) {
                             {"processor_seconds", toJson(measured.processorSeconds)},
                             {"launches", measured.launches},
                             {"matrix_products", measured.matrixProducts},
+                            {"attentions", measured.attentions},
                             {"windows", measured.windows},
                             {"copies", measured.copies},
                             {"flops", measured.flops},

@@ -13,16 +13,24 @@ Result<CudaLibraries> CudaLibraries::open(const Plan &plan) {
   Result<CudaDriver> driver = CudaDriver::open();
   if (!driver.isOk())
     return driver.status();
-  CudaLibraries libraries{*driver, std::nullopt};
-  uint64_t products = 0;
-  for (const plan::Program *program : orEmpty(plan.root().programs()))
+  CudaLibraries libraries{*driver, std::nullopt, std::nullopt};
+  uint64_t products = 0, attentions = 0;
+  for (const plan::Program *program : orEmpty(plan.root().programs())) {
     products += totalsOf(*program).products;
-  if (products == 0)
-    return libraries;
-  Result<CublasLt> blas = CublasLt::open();
-  if (!blas.isOk())
-    return blas.status();
-  libraries.blas = *blas;
+    attentions += totalsOf(*program).attentions;
+  }
+  if (products > 0) {
+    Result<CublasLt> blas = CublasLt::open();
+    if (!blas.isOk())
+      return blas.status();
+    libraries.blas = *blas;
+  }
+  if (attentions > 0) {
+    Result<CudnnLibrary> dnn = CudnnLibrary::open();
+    if (!dnn.isOk())
+      return dnn.status();
+    libraries.dnn = *dnn;
+  }
   return libraries;
 }
 

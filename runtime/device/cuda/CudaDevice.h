@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/cuda/CublasLt.h"
+#include "runtime/device/cuda/Cudnn.h"
 #include "runtime/device/cuda/CudaDriver.h"
 
 #include <optional>
@@ -14,7 +15,8 @@ class Plan;
 /// The libraries that a plan needs.
 struct CudaLibraries {
   CudaDriver driver;
-  std::optional<CublasLt> blas; ///< for plans with matrix products
+  std::optional<CublasLt> blas;     ///< for plans with matrix products
+  std::optional<CudnnLibrary> dnn;  ///< for plans with attention
 
   /// Unavailable (69) when one is missing.
   static Result<CudaLibraries> open(const Plan &plan);

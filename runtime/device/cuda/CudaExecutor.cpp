@@ -63,6 +63,8 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
   executor->modules_ = std::move(*modules);
   if (libraries.blas)
     TAPEOUT_RETURN_IF_ERROR(executor->openLibrary(*libraries.blas));
+  if (libraries.dnn)
+    TAPEOUT_RETURN_IF_ERROR(executor->openLibrary(*libraries.dnn));
   for (const plan::Program *program : orEmpty(plan.root().programs()))
     TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
   if (libraries.blas)
@@ -104,6 +106,16 @@ Status CudaExecutor::openLibrary(const CublasLt &library) {
   blas_.workspaceBytes = plan().root().workspace_bytes();
   blas_.stream = stream_.get();
   return Status::ok();
+}
+
+Status CudaExecutor::openLibrary(const CudnnLibrary &library) {
+  dnn_.library = library;
+  CudnnHandle handle;
+  TAPEOUT_RETURN_IF_ERROR(library.check(library.create(&handle), "it does not start"));
+  dnn_.handle = Owned(handle, library.destroy);
+  dnn_.workspace = library_.get();
+  dnn_.workspaceBytes = plan().root().workspace_bytes();
+  return library.check(library.setStream(handle, stream_.get()), "it takes no stream");
 }
 
 Status CudaExecutor::prepare(const plan::Program &program, bool checkMemory) {
@@ -157,6 +169,29 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareLaunch(const plan::Launch
   return Instruction(result);
 }
 
+Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Attention &attention) {
+  const auto &operands = *attention.operands();
+  ElementType type = elementType(plan().slot(operands[0]->slot()));
+  AttentionCall call{.backward = attention.backward(),
+                     .causal = attention.causal(),
+                     .type = type,
+                     .batch = attention.batch(),
+                     .heads = attention.heads(),
+                     .tokens = attention.tokens(),
+                     .headSize = attention.head_size(),
+                     .scale = static_cast<float>(attention.scale()),
+                     .lse = use(attention.lse()),
+                     .operands = {}};
+  for (uint32_t i = 0; i < operands.size(); ++i)
+    call.operands[i] = {use(operands[i]->slot()) + operands[i]->offset() * elementSize(type), operands[i]->batch_stride(),
+                        operands[i]->token_stride(), operands[i]->head_stride()};
+  Result<CudnnAttention> made = CudnnAttention::create(dnn_, call, attentionPlans_);
+  if (!made.isOk())
+    return made.status();
+  attentions_.push_back(std::move(*made));
+  return Instruction(Attention{attentions_.size() - 1});
+}
+
 Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::Instruction &instruction, Prepared &prepared) {
   if (const plan::Launch *launch = instruction.body_as_Launch())
     return prepareLaunch(*launch, prepared);
@@ -173,6 +208,8 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::I
     products_.push_back(std::move(*product));
     return Instruction(Product{products_.size() - 1});
   }
+  if (const plan::Attention *attention = instruction.body_as_Attention())
+    return prepareAttention(*attention);
   const plan::Copy &copy = *instruction.body_as_Copy();
   return Instruction(Copy{use(copy.source()), use(copy.destination()), copy.bytes()});
 }

@@ -9,6 +9,7 @@
 #include "runtime/MemoryCheck.h"
 #include "runtime/device/cuda/CublasProduct.h"
 #include "runtime/device/cuda/CudaDevice.h"
+#include "runtime/device/cuda/CudnnAttention.h"
 #include "runtime/device/cuda/HostRing.h"
 #include "runtime/device/cuda/KernelModules.h"
 
@@ -47,11 +48,14 @@ private:
   struct Product {
     size_t index; // into products_
   };
+  struct Attention {
+    size_t index; // into attentions_
+  };
   struct Copy {
     CuDevicePointer source, destination;
     uint64_t bytes;
   };
-  using Instruction = std::variant<Launch, Product, Copy>;
+  using Instruction = std::variant<Launch, Product, Attention, Copy>;
   struct Prepared {
     const plan::Program *program;
     std::vector<Instruction> instructions;
@@ -65,8 +69,10 @@ private:
       : Executor(plan, threads), device_(std::move(device)), driver_(device_.driver()) {}
   Status allocate();
   Status openLibrary(const CublasLt &library);
+  Status openLibrary(const CudnnLibrary &library);
   Status prepare(const plan::Program &program, bool checkMemory);
   Result<Instruction> prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
+  Result<Instruction> prepareAttention(const plan::Attention &attention);
   Result<Instruction> prepareLaunch(const plan::Launch &launch, Prepared &prepared);
   Status tune(const std::string &path);
 
@@ -87,6 +93,9 @@ private:
   KernelModules modules_;
   CublasContext blas_;
   std::vector<CublasProduct> products_;
+  CudnnContext dnn_;
+  CudnnAttention::PlanCache attentionPlans_;
+  std::vector<CudnnAttention> attentions_;
   std::string tuning_; // what was done, for the start line
   HostRing ring_;
   uint64_t runs_ = 0;

@@ -24,6 +24,8 @@ Status CudaExecutor::queue(const Prepared &prepared, size_t index) {
                            "the kernel cannot be launched");
   } else if (const auto *product = std::get_if<Product>(&instruction)) {
     status = products_[product->index].run();
+  } else if (const auto *attention = std::get_if<Attention>(&instruction)) {
+    status = attentions_[attention->index].run();
   } else {
     const auto &copy = std::get<Copy>(instruction);
     status = driver_.check(driver_.memcpyDtoDAsync(copy.destination, copy.source, copy.bytes, stream_.get()),

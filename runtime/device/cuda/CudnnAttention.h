@@ -1,0 +1,51 @@
+// Scaled dot-product attention by cuDNN: table Attention of runtime/plan.fbs, ready to be queued.
+#pragma once
+
+#include "runtime/base/ElementType.h"
+#include "runtime/device/cuda/CudnnGraph.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeout::rt {
+
+/// Element [b, t, h, i] lies `b * batch + t * token + h * head + i` elements behind the address.
+struct AttentionOperand {
+  CuDevicePointer address;
+  int64_t batch, token, head;
+};
+
+struct AttentionCall {
+  bool backward, causal;
+  ElementType type; // of the operands: f16 or bf16
+  int64_t batch, heads, tokens, headSize;
+  float scale;
+  CuDevicePointer lse; // f32 [batch, heads, tokens]: log-sum-exp of each row of scores
+  /// Forward: query, key, value, result. Backward: query, key, value, output, its gradient, and the gradients of query, key
+  /// and value.
+  std::array<AttentionOperand, 8> operands;
+};
+
+/// Attention of a whole batch, or in slices of it where the workspace is too small.
+class CudnnAttention {
+public:
+  /// Plans that calls of the same shape share: compiling one takes half a second.
+  using PlanCache = std::map<std::string, std::shared_ptr<const CudnnPlan>>;
+
+  /// `context` outlives the attention. Unavailable where cuDNN has no kernel for it within the workspace.
+  static Result<CudnnAttention> create(const CudnnContext &context, const AttentionCall &call, PlanCache &plans);
+
+  /// Queues it on the handle's stream.
+  Status run() const;
+
+private:
+  const CudnnContext *context_ = nullptr;
+  std::shared_ptr<const CudnnPlan> plan_;
+  std::unique_ptr<std::array<float, 3>> numbers_; // read by the library at each run
+  std::vector<Owned<CudnnDescriptor>> arguments_; // of each slice
+};
+
+} // namespace tapeout::rt

@@ -1,0 +1,94 @@
+// A graph of cuDNN operations, built one operation at a time, and the execution plan that the library makes of it.
+//
+// The first call that fails is remembered and everything after it does nothing: builders read like the computation, and
+// compile() says what went wrong.
+#pragma once
+
+#include "runtime/device/cuda/Cudnn.h"
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tapeout::rt {
+
+/// A cuDNN handle with the memory its kernels may use.
+struct CudnnContext {
+  CudnnLibrary library;
+  Owned<CudnnHandle> handle;
+  CuDevicePointer workspace = 0;
+  size_t workspaceBytes = 0;
+};
+
+/// A compiled graph.
+struct CudnnPlan {
+  Owned<CudnnDescriptor> descriptor;
+  size_t workspaceBytes = 0;
+};
+
+/// What a tensor that the caller provides has as its address: of the device, or of the host for a scalar.
+struct CudnnBinding {
+  int64_t id;
+  void *address;
+};
+
+/// Arguments of one execution.
+Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings);
+
+struct CudnnAttribute;
+
+struct CudnnTensor {
+  CudnnDescriptor descriptor = nullptr;
+  std::vector<int64_t> sizes, strides;
+};
+
+class CudnnGraph {
+public:
+  using Sizes = std::vector<int64_t>; // four dimensions
+  using Tensor = CudnnTensor;
+
+  explicit CudnnGraph(const CudnnContext &context) : context_(context) {}
+
+  /// A tensor in memory that lies at the address bound to `id`.
+  Tensor tensor(int64_t id, CudnnType type, const Sizes &sizes, const Sizes &strides);
+  /// A value that only lives inside the graph.
+  Tensor value(CudnnType type, const Sizes &sizes, const Sizes &strides);
+  Tensor value(CudnnType type, const Sizes &sizes);
+  /// A number of type f32, read from the host when the plan runs.
+  Tensor scalar(int64_t id);
+
+  /// Into a new f32 value like x.
+  Tensor pointwise(CudnnPointwise mode, const Tensor &x, const Tensor &y = {}, const Tensor &condition = {});
+  void pointwiseInto(CudnnPointwise mode, const Tensor &x, const Tensor &y, const Tensor &result);
+  /// The index of each element of `like` along a dimension, i32.
+  Tensor index(const Tensor &like, int64_t dimension);
+  Tensor greaterOrEqual(const Tensor &x, const Tensor &y);
+  Tensor divideInto(CudnnType type, const Tensor &x, const Tensor &y);
+  /// a [.., m, k] times b [.., k, n].
+  Tensor multiply(const Tensor &a, const Tensor &b);
+  void multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result);
+  Tensor reduceLast(CudnnReduction reduction, const Tensor &x);
+  /// The elements of x in another order of strides and another type.
+  Tensor reshape(const Tensor &x, CudnnType type, const Sizes &sizes, const Sizes &strides);
+
+  /// The first plan of the library's heuristics that gives the same bits in every run and needs at most
+  /// `context.workspaceBytes`. Unavailable where there is none.
+  Result<CudnnPlan> compile();
+
+private:
+  CudnnDescriptor make(CudnnKind kind, const char *what, std::initializer_list<CudnnAttribute> attributes);
+  Tensor makeTensor(int64_t id, CudnnType type, const Sizes &sizes, const Sizes &strides, bool isValue, bool isScalar);
+  void addPointwise(CudnnPointwise mode, CudnnType computed, const Tensor &x, const Tensor &y, const Tensor &condition,
+                    const Tensor &result, std::optional<int64_t> axis = {});
+  std::optional<CudnnPlan> planOf(CudnnDescriptor config);
+  bool repeatsItsBits(CudnnDescriptor config);
+
+  const CudnnContext &context_;
+  Status status_;
+  int64_t nextId_ = 1000;
+  std::vector<Owned<CudnnDescriptor>> descriptors_;
+  std::vector<CudnnDescriptor> operations_;
+};
+
+} // namespace tapeout::rt
