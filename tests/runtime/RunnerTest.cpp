@@ -102,11 +102,12 @@ TEST_F(Runner, CudaWithoutDriverIsASentence) {
     GTEST_SKIP() << "there is a driver";
   std::vector<uint8_t> plan = serialize(cudaRegressionPlan());
   ASSERT_TRUE(writePackage(TAPEOUT_RUNNER, {{SectionKind::Plan, "", plan, ""}}, executable).isOk());
-  expectError(kTrain + "--steps 10", 69, "error: this executable trains on an NVIDIA GPU, but there is no NVIDIA driver (libcuda");
+  expectError(kTrain + "--steps 10", 69,
+              "error: this executable trains on an NVIDIA GPU, but there is no NVIDIA driver (libcuda");
   expectError(kTrain + "--steps 10 --isa avx2", 78, "--isa chooses among kernels for the processor");
   Outcome outcome = run("--describe");
   EXPECT_EQ(outcome.code, 0) << outcome.error;
-  EXPECT_NE(outcome.out.find("PTX, sm_80, sm_90"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("PTX, sm_80, sm_86, sm_90"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Runner, ResumedRunGivesTheSameFile) {

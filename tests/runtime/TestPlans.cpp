@@ -136,7 +136,7 @@ plan::PlanT cudaRegressionPlan() {
   plan.target = "cuda";
   plan.workspace_bytes = 4096;
   plan.modules.push_back(std::make_unique<plan::KernelModuleT>());
-  for (uint8_t architecture : {80, 90}) {
+  for (uint8_t architecture : {90, 80, 86}) {
     auto cubin = std::make_unique<plan::CubinT>();
     cubin->architecture = architecture;
     cubin->bytes = emptyCubin(architecture);

@@ -14,7 +14,7 @@ namespace tapeout::rt::test {
 plan::PlanT regressionPlan();
 /// A language model of bytes with a table of 256 x 256 logits and a context of 8: program `predict`.
 plan::PlanT bigramPlan();
-/// regressionPlan for cuda: kernels in one module with cubins for sm_80 and sm_90 that only a fake driver takes, and PTX.
+/// regressionPlan for cuda: kernels in one module with cubins for sm_80, sm_86 and sm_90 that only a fake driver takes, and PTX.
 plan::PlanT cudaRegressionPlan();
 /// An empty ELF file for NVIDIA GPUs; the byte behind its header is `architecture`.
 std::vector<uint8_t> emptyCubin(uint8_t architecture);

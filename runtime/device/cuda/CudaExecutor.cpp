@@ -26,7 +26,7 @@ uint64_t tableBytes(const Plan &plan) {
   return bytes;
 }
 
-Status checkMemory(const CudaDevice &device, const Plan &plan, uint64_t libraryBytes) {
+Status checkFreeMemory(const CudaDevice &device, const Plan &plan, uint64_t libraryBytes) {
   size_t free = 0, total = 0;
   const CudaDriver &driver = device.driver();
   TAPEOUT_RETURN_IF_ERROR(driver.check(driver.memGetInfo(&free, &total), "the GPU's memory"));
@@ -51,9 +51,9 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
     return device.status();
   TAPEOUT_RETURN_IF_ERROR(checkImages(plan, device->architecture(), device->name()));
   uint64_t libraryBytes = alignTable(plan.root().workspace_bytes()) + tableBytes(plan);
-  TAPEOUT_RETURN_IF_ERROR(checkMemory(*device, plan, libraryBytes));
+  TAPEOUT_RETURN_IF_ERROR(checkFreeMemory(*device, plan, libraryBytes));
 
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options.threads));
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options));
   executor->libraryBytes_ = libraryBytes;
   executor->tableEnd_ = alignTable(plan.root().workspace_bytes());
   TAPEOUT_RETURN_IF_ERROR(executor->allocate());
@@ -66,7 +66,7 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
   if (libraries.dnn)
     TAPEOUT_RETURN_IF_ERROR(executor->openLibrary(*libraries.dnn));
   for (const plan::Program *program : orEmpty(plan.root().programs()))
-    TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
+    TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program));
   if (libraries.blas)
     TAPEOUT_RETURN_IF_ERROR(executor->tune(options.tuningPath));
   return executor;
@@ -118,7 +118,7 @@ Status CudaExecutor::openLibrary(const CudnnLibrary &library) {
   return library.check(library.setStream(handle, stream_.get()), "it takes no stream");
 }
 
-Status CudaExecutor::prepare(const plan::Program &program, bool checkMemory) {
+Status CudaExecutor::prepare(const plan::Program &program) {
   Prepared prepared{.program = &program, .instructions = {}, .arguments = {}, .check = {}, .graph = {}};
   for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
     Result<Instruction> made = prepareInstruction(*instruction, prepared);
@@ -126,7 +126,7 @@ Status CudaExecutor::prepare(const plan::Program &program, bool checkMemory) {
       return made.status();
     prepared.instructions.push_back(std::move(*made));
   }
-  if (checkMemory) {
+  if (checkMemory_) {
     Result<MemoryCheck> check = MemoryCheck::create(plan(), program);
     if (!check.isOk())
       return check.status();

@@ -25,7 +25,7 @@ public:
   ~CudaExecutor() override;
 
   Status run(const plan::Program &program, std::vector<InstructionTime> *times = nullptr) override;
-  unsigned runsAhead() const override { return HostRing::kStages - 1; }
+  unsigned runsAhead() const override { return checkMemory_ ? 0 : HostRing::kStages - 1; }
   Status wait(unsigned ago = 0) override;
   const void *scalar(uint32_t slot, unsigned ago = 0) const override { return ring_.scalar(runs_ - 1 - ago, slot); }
   Status write(uint32_t slot, FunctionRef<void(std::span<uint8_t>)> fill) override;
@@ -65,12 +65,13 @@ private:
     Owned<CuGraphExec> graph;
   };
 
-  CudaExecutor(const Plan &plan, CudaDevice device, int threads)
-      : Executor(plan, threads), device_(std::move(device)), driver_(device_.driver()) {}
+  CudaExecutor(const Plan &plan, CudaDevice device, const ExecutorOptions &options)
+      : Executor(plan, options.threads), device_(std::move(device)), driver_(device_.driver()),
+        checkMemory_(options.checkMemory) {}
   Status allocate();
   Status openLibrary(const CublasLt &library);
   Status openLibrary(const CudnnLibrary &library);
-  Status prepare(const plan::Program &program, bool checkMemory);
+  Status prepare(const plan::Program &program);
   Result<Instruction> prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
   Result<Instruction> prepareAttention(const plan::Attention &attention);
   Result<Instruction> prepareLaunch(const plan::Launch &launch, Prepared &prepared);
@@ -87,6 +88,7 @@ private:
 
   CudaDevice device_; // goes last
   const CudaDriver &driver_;
+  const bool checkMemory_;
   Owned<CuStream> stream_;
   Owned<CuDevicePointer> persistent_, arena_, library_; // library_: workspace, then argument tables
   uint64_t libraryBytes_ = 0, tableEnd_ = 0, highWater_ = 0;

@@ -153,13 +153,11 @@ Status CudaExecutor::write(uint32_t index, FunctionRef<void(std::span<uint8_t>)>
                          fmt::format("writing '{}'", printable(plan().slot(index).name())));
   };
   if (plan().slot(index).kind() == plan::SlotKind::Input) {
-    Result<HostRing::InputPlace> place = ring_.input(runs_, index);
+    Result<std::span<uint8_t>> place = ring_.input(runs_, index);
     if (!place.isOk())
       return place.status();
-    if (place->again)
-      TAPEOUT_RETURN_IF_ERROR(synchronize());
-    fill(place->bytes);
-    return copy(place->bytes);
+    fill(*place);
+    return copy(*place);
   }
   std::vector<uint8_t> bytes(plan().slot(index).bytes());
   fill(bytes);

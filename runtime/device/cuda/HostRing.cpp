@@ -1,7 +1,5 @@
 #include "runtime/device/cuda/HostRing.h"
 
-#include <algorithm>
-
 namespace tapeout::rt {
 
 constexpr uint64_t kPlaceAlignment = 256;
@@ -31,23 +29,18 @@ Result<HostRing> HostRing::create(const CudaDriver &driver, const Plan &plan) {
   return ring;
 }
 
-Result<HostRing::InputPlace> HostRing::input(uint64_t run, uint32_t slot) {
-  Stage &stage = this->stage(run);
-  if (stage.used && stage.written.empty())
-    TAPEOUT_RETURN_IF_ERROR(driver_->check(driver_->eventSynchronize(stage.done.get()), "a step on the GPU failed"));
-  bool again = std::ranges::find(stage.written, slot) != stage.written.end();
-  if (!again)
-    stage.written.push_back(slot);
-  return InputPlace{{place(run, slot), plan_->slot(slot).bytes()}, again};
+Result<std::span<uint8_t>> HostRing::input(uint64_t run, uint32_t slot) {
+  if (stage(run).inUse)
+    TAPEOUT_RETURN_IF_ERROR(wait(run));
+  stage(run).inUse = false;
+  return std::span<uint8_t>(place(run, slot), plan_->slot(slot).bytes());
 }
 
 void *HostRing::scalar(uint64_t run, uint32_t slot) const { return place(run, slot); }
 
 Status HostRing::close(uint64_t run, CuStream stream) {
-  Stage &stage = this->stage(run);
-  stage.used = true;
-  stage.written.clear();
-  return driver_->check(driver_->eventRecord(stage.done.get(), stream), "a step cannot be queued");
+  stage(run).inUse = true;
+  return driver_->check(driver_->eventRecord(stage(run).done.get(), stream), "a step cannot be queued");
 }
 
 Status HostRing::wait(uint64_t run) const {

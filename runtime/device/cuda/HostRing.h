@@ -7,7 +7,7 @@
 
 #include <array>
 #include <map>
-#include <vector>
+#include <span>
 
 namespace tapeout::rt {
 
@@ -17,13 +17,8 @@ public:
 
   static Result<HostRing> create(const CudaDriver &driver, const Plan &plan);
 
-  /// The place of an input for the run with this number; waits until the last run that used it is over. `again`: this input
-  /// was written for this run before, and its copy may still be on its way.
-  struct InputPlace {
-    std::span<uint8_t> bytes;
-    bool again;
-  };
-  Result<InputPlace> input(uint64_t run, uint32_t slot);
+  /// The place of an input for the run with this number; waits until the last run that used it is over.
+  Result<std::span<uint8_t>> input(uint64_t run, uint32_t slot);
   /// The place of an output of one element.
   void *scalar(uint64_t run, uint32_t slot) const;
   /// Call it when everything of this run has been queued.
@@ -35,8 +30,7 @@ private:
   struct Stage {
     Owned<void *> memory;
     Owned<CuEvent> done;
-    bool used = false; // `done` has been recorded
-    std::vector<uint32_t> written;
+    bool inUse = false; // by a run that may not be over
   };
   Stage &stage(uint64_t run) { return stages_[run % kStages]; }
   const Stage &stage(uint64_t run) const { return stages_[run % kStages]; }

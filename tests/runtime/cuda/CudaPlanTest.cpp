@@ -38,7 +38,7 @@ const std::vector<HostileCase> kCases = {
     {"EmptyModule", [](auto &p) { p.modules[0] = std::make_unique<plan::KernelModuleT>(); }, "module 0 is empty"},
     {"PtxZero", [](auto &p) { p.modules[0]->ptx = std::string("a\0b", 3); }, "a zero inside"},
     {"Architecture", [](auto &p) { p.modules[0]->cubins[0]->architecture = 0; }, "architecture 0"},
-    {"ArchitectureTwice", [](auto &p) { p.modules[0]->cubins[0]->architecture = 90; }, "given twice"},
+    {"ArchitectureTwice", [](auto &p) { p.modules[0]->cubins[1]->architecture = 90; }, "given twice"},
     {"CubinEmpty", [](auto &p) { cubinOf(p).clear(); }, "no ELF file"},
     {"CubinShort", [](auto &p) { cubinOf(p).resize(63); }, "no ELF file"},
     {"CubinMagic", [](auto &p) { cubinOf(p)[0] = 0; }, "no ELF file"},

@@ -42,7 +42,8 @@ protected:
     options.steps = steps;
     options.config = {{"lr", lr}, {"momentum", 0.5}};
     EXPECT_TRUE(initializeState(*executor, {}, 3).isOk() && writeConfig(*executor, options.config).isOk());
-    auto metrics = std::move(*MetricsWriter::create({.logDirectory = folder.file("log"), .terminal = false, .out = nullptr, .resumedStep = 0}));
+    auto metrics = std::move(*MetricsWriter::create(
+        {.logDirectory = folder.file("log"), .terminal = false, .out = nullptr, .resumedStep = 0}));
     auto data = open(plan, true), evalData = open(plan, false);
     if (options.stepsDone > 0) {
       LoadedCheckpoint checkpoint = std::move(*loadCheckpoint(options.checkpointDirectory, plan.hash()));

@@ -98,7 +98,9 @@ CALL(cuInit, unsigned)
 END
 CALL(cuDriverGetVersion, int *version) *version = 13000; END
 extern "C" int cuGetErrorName(int error, const char **name) {
-  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  *name = error == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                     : "CUDA_ERROR_OTHER";
   return 0;
 }
 extern "C" int cuGetErrorString(int error, const char **text) {
