@@ -11,7 +11,7 @@ constexpr unsigned kAccumulators = 4; // vectors of partial results, to hide the
 constexpr int64_t kRowBlock = 128;    // rows whose partial result is computed before it joins the total
 using Values = KernelBuilder::Values;
 
-WorkUnits buildLoops(KernelBuilder &kernel, const KernelFrame &frame, const ColumnPlan &plan, unsigned laneCount) {
+WorkUnits buildLoops(KernelBuilder &kernel, const KernelFrame &frame, ColumnPlan &plan, unsigned laneCount) {
   Reducer reducer{kernel, laneCount};
   SmallVector<int64_t> kept = plan.space.extents(false), reduced = plan.space.extents(true);
   int64_t outer = 1, rows = 1, extent = plan.space.laneExtent(), columns = kAccumulators * laneCount;
@@ -53,7 +53,7 @@ WorkUnits buildLoops(KernelBuilder &kernel, const KernelFrame &frame, const Colu
         Values none(reduced.size(), kernel.integer(0));
         Value offset = kernel.linear(0, result.strides, mergeIndices(plan.space, keptIndices, none, laneOf(v)));
         for (auto [number, pointer] : llvm::enumerate(frame.results))
-          kernel.store(pointer, offset, total[number * vectors + v], lanesOf(v));
+          kernel.store(pointer, tape::elementOf(plan.ops[number].getResult()), offset, total[number * vectors + v], lanesOf(v));
       }
     };
     int64_t rest = extent % columns;

@@ -89,8 +89,8 @@ FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &
       expression.emitInvariants(kernel, operands, count);
       kernel.loop(from, to, count, [&](Value i) {
         Lanes all{count, count};
-        for (auto [pointer, value] : llvm::zip_equal(results, expression.emit(kernel, i, all)))
-          kernel.store(pointer, i, value, all);
+        for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, expression.emit(kernel, i, all)))
+          kernel.store(pointer, tape::elementOf(result), i, value, all);
       });
     };
     Value whole = wholeEnd(kernel, part, lanes);
@@ -134,7 +134,7 @@ WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame
     total = kernel.loop(whole, part.end, 1, {total}, [&](Value i, Values into) {
       return Values{addSquare(into[0], i, {1, 1})};
     }).front();
-    kernel.store(frame.results[0], unit, total, {1, 1});
+    kernel.store(frame.results[0], element, unit, total, {1, 1});
   });
   return {parts.count(), std::min(kPart, *llvm::max_element(sizes))};
 }

@@ -84,6 +84,8 @@ private:
     return totals;
   }
 
+  Type elementOf(unsigned result) const { return tape::elementOf(frame_.terminator()->getOperand(result)); }
+
   void storeElements(ArrayRef<Value> keptIndices) {
     RowPass &pass = plan_.elements();
     View rowMajor = space_.rowMajor();
@@ -93,7 +95,7 @@ private:
         Values indices = mergeIndices(space_, keptIndices, middleIndices, lane);
         Value offset = kernel_.linear(0, rowMajor.strides, indices);
         for (auto [result, value] : llvm::zip_equal(pass.results, pass.expression->emit(kernel_, indices, lanes)))
-          kernel_.store(frame_.results[result], offset, value, lanes);
+          kernel_.store(frame_.results[result], elementOf(result), offset, value, lanes);
       });
     });
   }
@@ -104,7 +106,7 @@ private:
     Lanes first{reducer_.laneCount, 1};
     Values values = pass.expression->emit(kernel_, mergeIndices(space_, keptIndices, none, kernel_.integer(0)), first);
     for (auto [result, value] : llvm::zip_equal(pass.results, values))
-      kernel_.store(frame_.results[result], row, value, first);
+      kernel_.store(frame_.results[result], elementOf(result), row, value, first);
   }
 
   KernelBuilder &kernel_;

@@ -60,8 +60,8 @@ public:
     View result = space_.rowMajor(/*withReduced=*/false);
     Value offset = kernel_.linear(0, result.strides, mergeIndices(space_, keptIndices_, none, column_));
     kernel_.ifThen(kernel_.both(inside, kernel_.equal(y_, 0)), [&] {
-      for (auto [pointer, total] : llvm::zip_equal(frame_.results, totals))
-        kernel_.store(pointer, offset, total, {lanes_, lanes_}, lanes_);
+      for (auto [op, pointer, total] : llvm::zip_equal(plan_.ops, frame_.results, totals))
+        kernel_.store(pointer, tape::elementOf(op.getResult()), offset, total, {lanes_, lanes_}, lanes_);
     });
     return {columnBlocks * static_cast<int64_t>(llvm::divideCeil(outer_, perBlock_)), across_ * deep_ * perBlock_};
   }
@@ -123,7 +123,7 @@ private:
     for (Value sum : sums) {
       elements.push_back(getElementTypeOrSelf(sum.getType()));
       arrays.push_back(kernel_.sharedArray(elements.back(), across_ * deep_ * perBlock_ * lanes_));
-      kernel_.store(arrays.back(), placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+      kernel_.store(arrays.back(), elements.back(), placeOf(y_), sum, {lanes_, lanes_}, lanes_);
     }
     auto read = [&](size_t number, Value y) {
       return kernel_.load(arrays[number], elements[number], placeOf(y), 1, {lanes_, lanes_}, lanes_);
@@ -133,7 +133,7 @@ private:
       kernel_.ifThen(kernel_.less(y_, half), [&] {
         for (auto [number, op] : llvm::enumerate(plan_.ops)) {
           Value sum = reducer_.combine(op, read(number, y_), read(number, kernel_.add(y_, kernel_.integer(half))));
-          kernel_.store(arrays[number], placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+          kernel_.store(arrays[number], elements[number], placeOf(y_), sum, {lanes_, lanes_}, lanes_);
         }
       });
     }

@@ -65,7 +65,7 @@ Value CudaKernelBuilder::combineBlock(Value scalar, unsigned threads, Ref<Value(
   if (warps == 1)
     return scalar;
   Value thread = threadIndex(), inWarp = remainder(thread, kWarp), array = sharedArray(scalar.getType(), warps);
-  ifThen(equal(inWarp, 0), [&] { store(array, divide(thread, kWarp), scalar, {1, 1}); });
+  ifThen(equal(inWarp, 0), [&] { store(array, scalar.getType(), divide(thread, kWarp), scalar, {1, 1}); });
   barrier();
   return combineThreads(load(array, scalar.getType(), remainder(inWarp, warps), 1, {1, 1}), warps, combine);
 }
@@ -99,8 +99,7 @@ Value CudaKernelBuilder::sharedArray(Type element, int64_t count) {
 
 Value CudaKernelBuilder::globalPointer(Value pointer) {
   auto global = LLVM::LLVMPointerType::get(builder().getContext(), kGlobal);
-  Value inGlobal = builder().create<LLVM::AddrSpaceCastOp>(loc(), global, pointer);
-  return builder().create<LLVM::AddrSpaceCastOp>(loc(), pointer.getType(), inGlobal);
+  return builder().create<LLVM::AddrSpaceCastOp>(loc(), global, pointer);
 }
 
 Value CudaKernelBuilder::below(Value a, Value b) {

@@ -31,7 +31,7 @@ public:
 
   /// Memory of `count` elements that the threads of a block share, aligned to 16 bytes.
   Value sharedArray(mlir::Type element, int64_t count);
-  /// The pointer as one into global memory, which a pointer that was itself loaded does not tell.
+  /// The pointer as one into global memory, which a pointer that was itself loaded does not tell the backend.
   Value globalPointer(Value pointer);
 
   Value below(Value a, Value b);    // a < b

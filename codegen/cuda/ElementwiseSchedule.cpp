@@ -64,8 +64,8 @@ LaunchShape buildVectors(CudaKernelBuilder &kernel, const CudaFrame &frame, cons
   // A result may be written over an operand: this thread has read all it needs.
   for (int64_t i = 0; i < perThread; ++i) {
     auto store = [&] {
-      for (auto [pointer, value] : llvm::zip_equal(frame.results, results[i]))
-        kernel.store(pointer, offsets[i], value, {lanes, lanes}, lanes);
+      for (auto [root, pointer, value] : llvm::zip_equal(frame.terminator()->getOperands(), frame.results, results[i]))
+        kernel.store(pointer, tape::elementOf(root), offsets[i], value, {lanes, lanes}, lanes);
     };
     even ? store() : kernel.ifThen(isInside[i], store);
   }
@@ -114,7 +114,7 @@ LaunchShape buildTiles(CudaKernelBuilder &kernel, const CudaFrame &frame, const 
       held = value.getType();
       if (!shared)
         shared = kernel.sharedArray(held, kTile * kPitch);
-      kernel.store(shared, kernel.add(kernel.multiply(row(i), kPitch), x), value, {1, 1});
+      kernel.store(shared, held, kernel.add(kernel.multiply(row(i), kPitch), x), value, {1, 1});
     }
     transposed.push_back({argument, view, held, shared});
   }
@@ -130,8 +130,9 @@ LaunchShape buildTiles(CudaKernelBuilder &kernel, const CudaFrame &frame, const 
         known.add(tensor.argument, tensor.view, {kernel.load(tensor.shared, tensor.element, place, 1, {1, 1})});
       }
       Value offset = kernel.linear(0, rowMajor.strides, indices);
-      for (auto [pointer, value] : llvm::zip_equal(frame.results, expression.emit(kernel, indices, {1, 1}, &known)))
-        kernel.store(pointer, offset, value, {1, 1});
+      Values values = expression.emit(kernel, indices, {1, 1}, &known);
+      for (auto [root, pointer, value] : llvm::zip_equal(frame.terminator()->getOperands(), frame.results, values))
+        kernel.store(pointer, tape::elementOf(root), offset, value, {1, 1});
     });
   }
   return {product(tiles), kTile * kTileThreads};

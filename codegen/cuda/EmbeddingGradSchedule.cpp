@@ -66,7 +66,8 @@ public:
 private:
   Value loadInteger(Value array, Value place) { return k_.toIndex(k_.load(array, k_.builder().getI32Type(), place, 1, {1, 1})); }
   void storeInteger(Value array, Value place, Value value) {
-    k_.store(array, place, k_.convertIndex(value, k_.builder().getI32Type()), {1, 1});
+    Type i32 = k_.builder().getI32Type();
+    k_.store(array, i32, place, k_.convertIndex(value, i32), {1, 1});
   }
   /// The sum of the first `number` of the counts. All threads of the warp take part, with one number.
   Value countsBefore(Value number) {
@@ -182,8 +183,8 @@ private:
     Value stores = k_.both(k_.equal(group, 0), k_.less(vector, vectors_));
     k_.ifThen(stores, [&] {
       k_.ifElse(
-          isFirst, [&] { k_.store(result_, place, sum, {lanes_, lanes_}, lanes_); },
-          [&] { k_.store(result_, place, k_.addElements(loadAt(result_, place), sum), {lanes_, lanes_}, lanes_); });
+          isFirst, [&] { k_.store(result_, shape_.element, place, sum, {lanes_, lanes_}, lanes_); },
+          [&] { k_.store(result_, shape_.element, place, k_.addElements(loadAt(result_, place), sum), {lanes_, lanes_}, lanes_); });
     });
   }
 
@@ -193,7 +194,7 @@ private:
       return sum;
     Value inGroup = k_.multiply(k_.subtract(vector, k_.integer(first)), lanes_);
     auto placeOf = [&](Value number) { return k_.add(k_.multiply(number, across_ * lanes_), inGroup); };
-    k_.ifThen(k_.less(group, groups_), [&] { k_.store(partial_, placeOf(group), sum, {lanes_, lanes_}, lanes_); });
+    k_.ifThen(k_.less(group, groups_), [&] { k_.store(partial_, element, placeOf(group), sum, {lanes_, lanes_}, lanes_); });
     k_.barrier();
     for (int64_t other = 1; other < groups_; ++other)
       sum = k_.addElements(sum, k_.load(partial_, element, placeOf(k_.integer(other)), 1, {lanes_, lanes_}, lanes_));

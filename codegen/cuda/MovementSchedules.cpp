@@ -35,7 +35,8 @@ LaunchShape buildEmbedding(CudaKernelBuilder &kernel, const CudaFrame &frame, ta
     Value value = kernel.load(frame.operands[0], element, kernel.add(kernel.multiply(row, width), column), 1, {lanes, lanes}, lanes);
     Value notANumber =
         kernel.constant(getElementTypeOrSelf(value.getType()), lanes, std::numeric_limits<double>::quiet_NaN());
-    kernel.store(frame.results[0], kernel.multiply(vector, lanes), kernel.select(isKnown, value, notANumber), {lanes, lanes}, lanes);
+    value = kernel.select(isKnown, value, notANumber);
+    kernel.store(frame.results[0], element, kernel.multiply(vector, lanes), value, {lanes, lanes}, lanes);
   };
   vectors % kThreads == 0 ? copy() : kernel.ifThen(kernel.less(vector, vectors), copy);
   return {blocks, kThreads};
@@ -62,7 +63,7 @@ LaunchShape buildConcatenate(CudaKernelBuilder &kernel, const CudaFrame &frame, 
         Value row = kernel.divide(vector, pieces), column = kernel.multiply(kernel.remainder(vector, pieces), lanes);
         Value to = kernel.add(kernel.multiply(row, length), kernel.add(column, kernel.integer(begin)));
         Value value = kernel.load(pointer, element, kernel.multiply(vector, lanes), 1, {lanes, lanes}, lanes);
-        kernel.store(frame.results[0], to, value, {lanes, lanes}, lanes);
+        kernel.store(frame.results[0], element, to, value, {lanes, lanes}, lanes);
       });
     };
     Value isOwn = kernel.less(block, firstBlock + blocks);

@@ -106,8 +106,9 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
 
   auto compute = [&](Expression &expression, Value at, Value end, unsigned count) {
     kernel.ifThen(kernel.below(at, end), [&] {
-      for (auto [pointer, value] : llvm::zip_equal(results, expression.emit(kernel, at, {count, count})))
-        kernel.store(pointer, at, value, {count, count}, count);
+      Values values = expression.emit(kernel, at, {count, count});
+      for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, values))
+        kernel.store(pointer, tape::elementOf(result), at, value, {count, count}, count);
     });
   };
   Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
@@ -154,7 +155,7 @@ LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &f
     total = add(total, square(kernel.add(whole, thread), part.end, 1));
   total = kernel.combineBlock(total, kThreads, add);
   Value result = pointerOf(kernel, frame, kernel.integer(frame.region->getNumArguments()));
-  kernel.ifThen(kernel.equal(thread, 0), [&] { kernel.store(result, kernel.blockIndex(), total, {1, 1}); });
+  kernel.ifThen(kernel.equal(thread, 0), [&] { kernel.store(result, sumType, kernel.blockIndex(), total, {1, 1}); });
   return {parts.count(), kThreads};
 }
 

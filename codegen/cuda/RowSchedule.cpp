@@ -162,7 +162,7 @@ private:
       arrays.push_back(kernel_.sharedArray(total.getType(), warps * division_.rowsPerBlock()));
     kernel_.ifThen(kernel_.equal(inWarp, 0), [&] {
       for (auto [array, total] : llvm::zip_equal(arrays, totals))
-        kernel_.store(array, kernel_.add(first, warp), total, {1, 1});
+        kernel_.store(array, total.getType(), kernel_.add(first, warp), total, {1, 1});
     });
     kernel_.barrier();
     Value place = kernel_.add(first, kernel_.remainder(inWarp, warps));
@@ -185,13 +185,15 @@ private:
     condition ? kernel_.ifThen(condition, body) : body();
   }
 
+  Type elementOf(unsigned result) const { return tape::elementOf(frame_.terminator()->getOperand(result)); }
+
   void store(Value number, bool whole, ArrayRef<Value> values) {
     unsigned lanes = division_.lanes;
     Value inside = whole ? Value() : kernel_.less(number, division_.vectors);
     Value offset = kernel_.linear(0, space_.rowMajor().strides, indicesOf(number));
     ifRow(inside, [&] {
       for (auto [result, value] : llvm::zip_equal(plan_.elements().results, values))
-        kernel_.store(frame_.results[result], offset, value, {lanes, lanes}, lanes);
+        kernel_.store(frame_.results[result], elementOf(result), offset, value, {lanes, lanes}, lanes);
     });
   }
 
@@ -218,7 +220,7 @@ private:
     Values values = pass.expression->emit(kernel_, mergeIndices(space_, kept_, none, kernel_.integer(0)), {1, 1});
     ifRow(kernel_.equal(inRow_, 0), [&] {
       for (auto [result, value] : llvm::zip_equal(pass.results, values))
-        kernel_.store(frame_.results[result], row_, value, {1, 1});
+        kernel_.store(frame_.results[result], elementOf(result), row_, value, {1, 1});
     });
   }
 

@@ -235,8 +235,8 @@ Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t str
   return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ne, value, constant(memory, lanes.count, 0));
 }
 
-void KernelBuilder::store(Value pointer, Value offset, Value value, Lanes lanes, unsigned evenness) {
-  Type element = getElementTypeOrSelf(value.getType()), memory = memoryType(element);
+void KernelBuilder::store(Value pointer, Type element, Value offset, Value value, Lanes lanes, unsigned evenness) {
+  Type memory = memoryType(element);
   unsigned alignment = tape::elementBytes(element);
   if (memory != element)
     value = builder_.create<arith::ExtUIOp>(loc_, laneType(memory, lanes.count), value);
@@ -274,7 +274,7 @@ Value KernelBuilder::loadInteger(Value table, Value index) {
 
 void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset, Type element, int64_t extent) {
   vectors(extent, 16, [&](Value i, Lanes lanes) {
-    store(to, add(toOffset, i), load(from, element, add(fromOffset, i), 1, lanes), lanes);
+    store(to, element, add(toOffset, i), load(from, element, add(fromOffset, i), 1, lanes), lanes);
   });
 }
 

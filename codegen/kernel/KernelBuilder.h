@@ -71,7 +71,7 @@ public:
   // Memory. A bool takes one byte, 0 or 1. Offsets count elements. Inactive lanes
   // never touch memory; their values mean nothing. `evenness`: a power of two that the offset is a multiple of.
   Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes, unsigned evenness = 1);
-  void store(Value pointer, Value offset, Value value, Lanes lanes, unsigned evenness = 1);
+  void store(Value pointer, mlir::Type element, Value offset, Value value, Lanes lanes, unsigned evenness = 1);
   Value loadPointer(Value table, Value index);
   /// A constant array in the kernel's module, and an element of it.
   Value table(llvm::ArrayRef<int64_t> values);

@@ -76,19 +76,18 @@ static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most) {
 // A reduction of everything to one value, or of long columns, becomes two, so that threads can share the first.
 void ReduceOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   TapeBuilder t(b, getLoc());
+  int64_t elements = elementCount(getOperand().getType());
   if (!reducesRows(*this)) {
-    int64_t extents[3] = {1, 1, 1}; // before, of and after the reduced dimensions
-    for (auto [d, extent] : llvm::enumerate(shapeOf(getOperand())))
-      extents[int64_t(d) < getDimensions().front() ? 0 : int64_t(d) <= getDimensions().back() ? 1 : 2] *= extent;
-    auto [outer, rows, inner] = extents;
-    int64_t parts = columnPartsOf(rows, outer * inner, targetOf(*this).columnReductionParts);
-    if (parts > 1) {
-      Value cut = t.reshape(getOperand(), {outer, parts, rows / parts, inner});
-      results.push_back(t.reshape(t.reduce(getKind(), t.reduce(getKind(), cut, {2}), {1}), shapeOf(getResult())));
-    }
+    int64_t columns = elementCount(getResult().getType()), rows = elements / columns, first = getDimensions().front();
+    int64_t parts = columnPartsOf(rows, columns, targetOf(*this).columnReductionParts);
+    if (parts == 1)
+      return;
+    SmallVector<int64_t> shape(shapeOf(getOperand()).take_front(first));
+    shape.append({parts, rows / parts});
+    llvm::append_range(shape, shapeOf(getOperand()).drop_front(getDimensions().back() + 1));
+    results.push_back(t.reduce(getKind(), t.reduce(getKind(), t.reshape(getOperand(), shape), {first + 1}), {first}));
     return;
   }
-  int64_t elements = elementCount(getOperand().getType());
   if (rankOf(getResult()) != 0 || partsOf(elements) == 1)
     return;
   Value rows = t.reshape(getOperand(), {partsOf(elements), elements / partsOf(elements)});

@@ -116,20 +116,11 @@ size_t CpuPrograms::addKernel(Operation *op) {
 bool CpuPrograms::compile() {
   if (failed(plan_->verify()))
     return false;
-  auto compiled = codegen::compileCpuKernels(*plan_);
-  if (failed(compiled))
-    return false;
-  module_ = std::move(*compiled);
-  auto bytes = reinterpret_cast<const uint8_t *>(module_.sharedObject.data());
-  auto library = rt::KernelLibrary::load({bytes, module_.sharedObject.size()});
-  if (!library.isOk())
-    return false;
-  library_ = std::move(*library);
-  return true;
+  compiled_ = ProgramKernels::compile(*plan_);
+  return compiled_ != nullptr;
 }
 
 bool CpuPrograms::launch(const Step &step, const llvm::DenseMap<Value, Values> &values, std::vector<Values> &results) {
-  const codegen::CompiledKernel &kernel = module_.kernels[step.kernel];
   std::vector<Buffer> buffers;
   for (Value operand : step.op->getOperands())
     buffers.emplace_back(operand.getType()).write(values.at(operand));
@@ -138,10 +129,8 @@ bool CpuPrograms::launch(const Step &step, const llvm::DenseMap<Value, Values> &
   std::vector<void *> addresses;
   for (const Buffer &buffer : buffers)
     addresses.push_back(buffer.data());
-  auto function = library_->resolve(kernel.symbol, rt::CpuIsa::Avx2);
-  if (!function.isOk() || kernel.argumentCount != addresses.size())
+  if (!compiled_->run(step.kernel, addresses))
     return false;
-  (*function)(addresses.data(), 0, kernel.units);
   for (size_t i = 0; i < results.size(); ++i)
     results[i] = buffers[step.op->getNumOperands() + i].read();
   return true;

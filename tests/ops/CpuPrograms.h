@@ -1,10 +1,9 @@
-// Functions compiled for the target cpu and run op by op, each kernel on buffers of its own.
+// Functions compiled for a target (ProgramKernels.h) and run op by op, each kernel on buffers of its own.
 #pragma once
 
-#include "codegen/cpu/CpuCodegen.h"
 #include "codegen/reference/Evaluators.h"
 #include "codegen/reference/Interpreter.h"
-#include "runtime/device/cpu/KernelLibrary.h"
+#include "tests/ops/ProgramKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -46,8 +45,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> plan_;
   llvm::StringMap<size_t> kernels_; // by text
   std::vector<std::pair<mlir::func::FuncOp, std::vector<Step>>> programs_;
-  codegen::CpuModule module_;
-  std::unique_ptr<rt::KernelLibrary> library_;
+  std::unique_ptr<ProgramKernels> compiled_;
 };
 
 } // namespace tapeout::ops

@@ -1,0 +1,121 @@
+#include "tests/codegen/cuda/EmulatedKernels.h"
+
+#include "codegen/cuda/KernelFunctions.h"
+#include "codegen/kernel/LowerToLlvm.h"
+#include "tests/codegen/cuda/GpuEmulator.h"
+
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/TargetSelect.h"
+
+using namespace mlir;
+
+namespace tapeout::codegen {
+namespace {
+
+/// Shared memory becomes ordinary memory: blocks run one after the other.
+void replaceSharedMemory(llvm::Module &module) {
+  for (llvm::GlobalVariable &global : llvm::make_early_inc_range(module.globals())) {
+    if (global.getAddressSpace() == 0)
+      continue;
+    auto *ordinary = new llvm::GlobalVariable(module, global.getValueType(), false, llvm::GlobalValue::InternalLinkage,
+                                              llvm::Constant::getNullValue(global.getValueType()), global.getName() + "_ordinary");
+    ordinary->setAlignment(llvm::Align(64));
+    for (llvm::User *user : llvm::make_early_inc_range(global.users())) {
+      user->replaceAllUsesWith(ordinary); // every use is a cast to the generic address space
+      if (auto *instruction = llvm::dyn_cast<llvm::Instruction>(user))
+        instruction->eraseFromParent();
+    }
+  }
+}
+
+/// `void k.thread(void **arguments)` calls k.
+void addThreadFunction(llvm::Module &module, const CudaKernel &kernel) {
+  llvm::Function *function = module.getFunction(kernel.symbol);
+  llvm::IRBuilder<> builder(module.getContext());
+  llvm::Type *pointer = builder.getPtrTy();
+  auto *thread = llvm::Function::Create(llvm::FunctionType::get(builder.getVoidTy(), {pointer}, false),
+                                        llvm::GlobalValue::ExternalLinkage, kernel.symbol + ".thread", module);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", thread));
+  llvm::SmallVector<llvm::Value *> arguments;
+  if (kernel.argumentTable)
+    arguments.push_back(thread->getArg(0));
+  else
+    for (unsigned i = 0; i < kernel.argumentCount; ++i)
+      arguments.push_back(builder.CreateLoad(pointer, builder.CreateConstGEP1_64(pointer, thread->getArg(0), i)));
+  for (unsigned i = 0; i < function->arg_size(); ++i) // kernels also run in place here, whatever their plan says
+    function->removeParamAttr(i, llvm::Attribute::NoAlias);
+  builder.CreateCall(function, arguments);
+  builder.CreateRetVoid();
+}
+
+/// Declares functions of the emulator in place of NVPTX's intrinsics. False: one is not known.
+bool replaceIntrinsics(llvm::Module &module, llvm::orc::LLJIT &jit, llvm::orc::SymbolMap &symbols) {
+  for (llvm::Function &function : module.functions()) {
+    if (!function.getName().starts_with("llvm.nvvm."))
+      continue;
+    void *address = emulatedIntrinsic(function.getName().str());
+    if (!address)
+      return false;
+    llvm::Function *emulated = llvm::Function::Create(function.getFunctionType(), llvm::GlobalValue::ExternalLinkage,
+                                                      "emulated." + function.getName(), module);
+    function.replaceAllUsesWith(emulated);
+    symbols[jit.mangleAndIntern(emulated->getName())] = {llvm::orc::ExecutorAddr::fromPtr(address),
+                                                         llvm::JITSymbolFlags::Exported};
+  }
+  return true;
+}
+
+} // namespace
+
+EmulatedKernels::~EmulatedKernels() = default;
+
+std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
+  loadCodegenDialects(*plan.getContext());
+  std::vector<KernelFunctions> parts(1);
+  parts[0].module = ModuleOp::create(plan.getLoc());
+  auto built = buildCudaFunctions(plan, parts);
+  if (failed(built))
+    return nullptr;
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto lowered = lowerToLlvm(*parts[0].module, *context);
+  if (failed(lowered))
+    return nullptr;
+  std::unique_ptr<llvm::Module> module = std::move(*lowered);
+
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  std::unique_ptr<EmulatedKernels> result(new EmulatedKernels);
+  result->kernels_ = std::move(*built);
+  result->jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+  llvm::orc::SymbolMap symbols;
+  if (!replaceIntrinsics(*module, *result->jit_, symbols)) {
+    emitError(plan.getLoc(), "a kernel uses an intrinsic that the emulator has not");
+    return nullptr;
+  }
+  replaceSharedMemory(*module);
+  for (const CudaKernel &kernel : result->kernels_)
+    addThreadFunction(*module, kernel);
+  module->setDataLayout(result->jit_->getDataLayout());
+  llvm::cantFail(result->jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
+  llvm::cantFail(result->jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+  return result;
+}
+
+const CudaKernel *EmulatedKernels::find(const std::string &symbol) const {
+  for (const CudaKernel &kernel : kernels_)
+    if (kernel.symbol == symbol)
+      return &kernel;
+  return nullptr;
+}
+
+std::string EmulatedKernels::run(const CudaKernel &kernel, void *const *arguments, bool backwards) {
+  auto address = jit_->lookup(kernel.symbol + ".thread");
+  if (!address)
+    return llvm::toString(address.takeError());
+  auto thread = address->toPtr<void(void *const *)>();
+  return runOnEmulator({kernel.blocks, kernel.threads, backwards}, [&] { thread(arguments); });
+}
+
+} // namespace tapeout::codegen

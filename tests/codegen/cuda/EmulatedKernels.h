@@ -1,0 +1,32 @@
+// Kernels for the target cuda, compiled for the processor from their LLVM IR, on the emulator of GPU threads.
+#pragma once
+
+#include "codegen/cuda/CudaCodegen.h"
+
+#include <memory>
+
+namespace llvm::orc {
+class LLJIT;
+}
+
+namespace tapeout::codegen {
+
+class EmulatedKernels {
+public:
+  /// All plan.kernel ops of the module. Null, with a diagnostic, where one cannot be compiled.
+  static std::unique_ptr<EmulatedKernels> compile(mlir::ModuleOp plan);
+  ~EmulatedKernels();
+
+  const std::vector<CudaKernel> &kernels() const { return kernels_; }
+  const CudaKernel *find(const std::string &symbol) const; // null: none
+  /// Runs all threads on these arguments. Returns what went wrong, or "".
+  std::string run(const CudaKernel &kernel, void *const *arguments, bool backwards);
+
+private:
+  EmulatedKernels() = default;
+
+  std::vector<CudaKernel> kernels_;
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+};
+
+} // namespace tapeout::codegen

@@ -1,0 +1,156 @@
+// What the instructions of each schedule are, as far as speed and equal bits depend on them.
+#include "codegen/cuda/CudaCodegen.h"
+#include "ir/plan/Plan.h"
+#include "ir/tape/Tape.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+namespace tapeout::codegen {
+namespace {
+
+/// The PTX of the kernels, which are to be compiled with the rest of a plan.
+std::string ptxOf(const std::string &kernels, unsigned architecture = 90) {
+  mlir::MLIRContext context;
+  context.loadDialect<tape::TapeDialect, plan::PlanDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kernels, &context);
+  EXPECT_TRUE(module);
+  CudaOptions options;
+  options.architectures = {architecture};
+  options.assemble = false;
+  auto compiled = compileCudaKernels(*module, options);
+  EXPECT_TRUE(succeeded(compiled));
+  std::string ptx;
+  for (const CudaKernels &part : compiled->modules) {
+    EXPECT_TRUE(part.cubins.empty());
+    ptx += part.ptx;
+  }
+  EXPECT_EQ(ptx.find(".local"), std::string::npos) << "memory of a thread besides its registers";
+  EXPECT_EQ(ptx.find("atom"), std::string::npos);
+  EXPECT_FALSE(std::regex_search(ptx, std::regex("red\\.(global|shared)"))) << "atomics";
+  EXPECT_FALSE(std::regex_search(ptx, std::regex("\\.ftz|\\.approx"))) << "not IEEE arithmetic";
+  EXPECT_FALSE(std::regex_search(ptx, std::regex("\\t(ld|st)\\.(v[24]\\.)?[bfsu](16|32|64)"))) << "an unknown address space";
+  return ptx;
+}
+
+size_t count(const std::string &ptx, const std::string &pattern) {
+  std::regex regex(pattern);
+  return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), regex), std::sregex_iterator());
+}
+
+TEST(PtxTest, ElementwiseKernelsMoveSixteenBytesAtOnce) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @k { ^bb0(%a: tensor<4096x4096xf32>, %b: tensor<4096xf32>):
+  %c = tape.broadcast_in_dim %b to [4096, 4096] dims [1] : tensor<4096xf32>
+  %d = tape.add %a, %c : tensor<4096x4096xf32>, tensor<4096x4096xf32>
+  tape.yield %d : tensor<4096x4096xf32> })");
+  EXPECT_NE(ptx.find(".visible .entry k("), std::string::npos);
+  EXPECT_NE(ptx.find(".maxntid 256"), std::string::npos);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4\\.f32"), 8u); // four vectors of each
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 4u);
+  EXPECT_EQ(count(ptx, "(ld|st)\\.global(\\.nc)?\\.f32"), 0u);
+  EXPECT_LT(ptx.rfind("ld.global"), ptx.find("st.global")) << "a read behind a write waits for it";
+  EXPECT_EQ(count(ptx, "add\\.rn\\.f32"), 16u);
+  EXPECT_EQ(count(ptx, "div\\.|rem\\."), 0u) << "indices without divisions";
+}
+
+TEST(PtxTest, OperandsThatAreOverwrittenAreNotReadAsConstants) {
+  std::string ptx = ptxOf(R"(
+%s = plan.slot "arena" "s" tensor<4096x256xf32> at 0
+%t = plan.slot "arena" "t" tensor<4096x256xf32> at 4194304
+plan.program @step inputs [] () outputs [] () {
+  plan.launch @k (%s, %t) -> (%s)
+}
+plan.kernel @k { ^bb0(%a: tensor<4096x256xf32>, %b: tensor<4096x256xf32>):
+  %d = tape.add %a, %b : tensor<4096x256xf32>, tensor<4096x256xf32>
+  tape.yield %d : tensor<4096x256xf32> })");
+  EXPECT_EQ(count(ptx, "ld\\.global\\.v4"), count(ptx, "ld\\.global\\.nc\\.v4"));
+  EXPECT_GT(count(ptx, "ld\\.global\\.v4"), 0u);
+}
+
+TEST(PtxTest, HalfPrecisionMovesEightElementsAtOnce) {
+  std::string text = R"(
+plan.kernel @k { ^bb0(%a: tensor<4096x4096xbf16>):
+  %d = tape.convert %a to f32 : tensor<4096x4096xbf16>
+  %e = tape.exp %d : tensor<4096x4096xf32>
+  %f = tape.convert %e to bf16 : tensor<4096x4096xf32>
+  tape.yield %f : tensor<4096x4096xbf16> })";
+  for (unsigned architecture : {80, 90}) {
+    std::string ptx = ptxOf(text, architecture);
+    EXPECT_GT(count(ptx, "ld\\.global\\.nc\\.v4"), 0u);
+    EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4"), count(ptx, "st\\.global\\.v4"));
+    EXPECT_EQ(count(ptx, "st\\.global\\.[bu]"), 0u);
+    EXPECT_GT(count(ptx, "cvt\\.rn\\.bf16"), 0u) << "rounded by the instruction";
+  }
+}
+
+TEST(PtxTest, RowsStayInRegisters) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @softmax { ^bb0(%x: tensor<8192x1024xf32>):
+  %m = tape.reduce "max" %x over [1] : tensor<8192x1024xf32>
+  %mb = tape.broadcast_in_dim %m to [8192, 1024] dims [0] : tensor<8192xf32>
+  %d = tape.subtract %x, %mb : tensor<8192x1024xf32>, tensor<8192x1024xf32>
+  %e = tape.exp %d : tensor<8192x1024xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<8192x1024xf32>
+  %sb = tape.broadcast_in_dim %s to [8192, 1024] dims [0] : tensor<8192xf32>
+  %y = tape.divide %e, %sb : tensor<8192x1024xf32>, tensor<8192x1024xf32>
+  tape.yield %y : tensor<8192x1024xf32> })");
+  EXPECT_EQ(count(ptx, "ld\\.global"), 8u) << "32 elements of the row, once";
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 8u);
+  EXPECT_EQ(count(ptx, "shfl\\.sync\\.bfly"), 10u); // two sums over a warp
+  EXPECT_EQ(count(ptx, "bar\\.sync"), 0u) << "a row of a warp needs none";
+}
+
+TEST(PtxTest, LongRowsAreReadAgainAndExchangeThroughSharedMemory) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
+  %m = tape.reduce "max" %x over [1] : tensor<4096x50257xf32>
+  %mb = tape.broadcast_in_dim %m to [4096, 50257] dims [0] : tensor<4096xf32>
+  %d = tape.subtract %x, %mb : tensor<4096x50257xf32>, tensor<4096x50257xf32>
+  %e = tape.exp %d : tensor<4096x50257xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<4096x50257xf32>
+  tape.yield %s : tensor<4096xf32> })");
+  EXPECT_NE(ptx.find(".maxntid 512"), std::string::npos);
+  EXPECT_EQ(count(ptx, "bar\\.sync"), 2u);
+  EXPECT_GT(count(ptx, "ld\\.shared"), 0u);
+}
+
+TEST(PtxTest, ColumnsAreSummedByManyThreads) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @bias { ^bb0(%x: tensor<64x1024x768xf32>):
+  %r = tape.reduce "sum" %x over [1] : tensor<64x1024x768xf32>
+  tape.yield %r : tensor<64x768xf32> })");
+  EXPECT_NE(ptx.find(".maxntid 256"), std::string::npos);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4\\.f32"), 4u);
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 1u);
+  EXPECT_EQ(count(ptx, "bar\\.sync"), 3u); // 8, 4, 2 rows
+}
+
+TEST(PtxTest, TransposesGoThroughSharedMemory) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @t { ^bb0(%x: tensor<512x1024xf32>):
+  %r = tape.transpose %x by [1, 0] : tensor<512x1024xf32>
+  tape.yield %r : tensor<1024x512xf32> })");
+  EXPECT_EQ(count(ptx, "st\\.shared"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.shared"), 4u);
+  EXPECT_EQ(count(ptx, "bar\\.sync"), 1u);
+}
+
+TEST(PtxTest, ManyTensorsAreFoundByTheThreadsOfAWarp) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @update attributes {tensors = 2 : i64} {
+^bb0(%a: tensor<100x64xf32>, %b: tensor<100x64xf32>, %c: tensor<30xf32>, %d: tensor<30xf32>):
+  %e = tape.add %a, %b : tensor<100x64xf32>, tensor<100x64xf32>
+  %f = tape.add %c, %d : tensor<30xf32>, tensor<30xf32>
+  tape.yield %e, %f : tensor<100x64xf32>, tensor<30xf32> })");
+  EXPECT_EQ(count(ptx, "\\.param \\.u64"), 1u) << "a table of arguments";
+  EXPECT_EQ(count(ptx, "vote\\.sync\\.ballot"), 1u);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.v4\\.f32"), 8u);
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 4u);
+}
+
+} // namespace
+} // namespace tapeout::codegen

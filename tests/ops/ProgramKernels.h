@@ -1,0 +1,19 @@
+// The kernels of CpuPrograms, compiled and run for one target: each has its own source file behind this header.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <memory>
+
+namespace tapeout::ops {
+
+class ProgramKernels {
+public:
+  virtual ~ProgramKernels() = default;
+  /// All plan.kernel ops of the module. Null, with a diagnostic, where one cannot be compiled.
+  static std::unique_ptr<ProgramKernels> compile(mlir::ModuleOp plan);
+  /// Runs kernel `number` of the module on these buffers, aligned to 64 bytes: operands, then results.
+  virtual bool run(size_t number, llvm::ArrayRef<void *> arguments) = 0;
+};
+
+} // namespace tapeout::ops
