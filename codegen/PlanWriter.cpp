@@ -37,6 +37,7 @@ plan::SlotKind slotKind(StringRef kind) {
       .Case("counter", plan::SlotKind::Counter)
       .Case("config", plan::SlotKind::Config)
       .Case("input", plan::SlotKind::Input)
+      .Case("copy", plan::SlotKind::Copy)
       .Default(plan::SlotKind::Output);
 }
 

@@ -28,7 +28,7 @@ WorkUnits buildEmbedding(KernelBuilder &kernel, const KernelFrame &frame, tape::
         [&] {
           Value notANumber = kernel.constant(element, kLanes, std::numeric_limits<double>::quiet_NaN());
           kernel.vectors(width, kLanes,
-                         [&](Value i, Lanes lanes) { kernel.store(result, kernel.add(to, i), notANumber, lanes); });
+                         [&](Value i, Lanes lanes) { kernel.store(result, element, kernel.add(to, i), notANumber, lanes); });
         });
   });
   return {static_cast<int64_t>(tape::elementCount(op.getIds().getType())), width};
@@ -44,7 +44,7 @@ WorkUnits buildEmbeddingGrad(KernelBuilder &kernel, const KernelFrame &frame, ta
     kernel.loop(kernel.integer(0), kernel.integer(rows), 1, [&](Value row) {
       Value to = kernel.add(kernel.multiply(row, width), first), zero = kernel.constant(element, kLanes, 0);
       kernel.vectors(columns, kLanes,
-                     [&](Value i, Lanes lanes) { kernel.store(result, kernel.add(to, i), zero, lanes); });
+                     [&](Value i, Lanes lanes) { kernel.store(result, element, kernel.add(to, i), zero, lanes); });
     });
     kernel.loop(kernel.integer(0), kernel.integer(tokens), 1, [&](Value token) {
       Value id = kernel.load(ids, idType, token, 0, {1, 1});
@@ -54,7 +54,7 @@ WorkUnits buildEmbeddingGrad(KernelBuilder &kernel, const KernelFrame &frame, ta
         kernel.vectors(columns, kLanes, [&](Value i, Lanes lanes) {
           Value place = kernel.add(to, i), sum = kernel.load(result, element, place, 1, lanes);
           sum = kernel.addElements(sum, kernel.load(gradient, element, kernel.add(from, i), 1, lanes));
-          kernel.store(result, place, sum, lanes);
+          kernel.store(result, element, place, sum, lanes);
         });
       });
     });

@@ -64,8 +64,8 @@ static FailureOr<WorkUnits> build(KernelBuilder &kernel, const KernelFrame &fram
     auto computeRow = [&] {
       Lanes lanes{laneCount, active};
       Value offset = kernel.linear(0, rowMajor.strides, indices);
-      for (auto [pointer, value] : llvm::zip_equal(frame.results, expression->emit(kernel, indices, lanes)))
-        kernel.store(pointer, offset, value, lanes);
+      for (auto [root, pointer, value] : llvm::zip_equal(roots, frame.results, expression->emit(kernel, indices, lanes)))
+        kernel.store(pointer, tape::elementOf(root), offset, value, lanes);
     };
     if (tile == 1)
       return computeRow();

@@ -1,5 +1,6 @@
 #include "codegen/cpu/Expression.h"
 
+#include "ir/tape/Scalars.h"
 #include "ir/tape/Shape.h"
 
 using namespace mlir;
@@ -84,8 +85,8 @@ KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &no
   for (Use operand : node.operands)
     operands.push_back(known[operand.node][operand.result]);
   Value index = kernel.sequence(offset, laneStride, lanes.count); // LLVM drops it where the body has no use for it
-  cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
-      .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
+  auto op = cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp());
+  tape::buildElement(op, kernel.builder(), kernel.loc(), operands, index, results);
   return results;
 }
 

@@ -81,7 +81,7 @@ public:
       Values keptIndices = kernel_.delinearize(row, kept_);
       for (Pass &pass : reductions_)
         for (auto [op, total] : llvm::zip(pass.reductions, reduce(pass, keptIndices)))
-          provide(op.getResult(), kernel_.splat(total, reducer_.laneCount));
+          provide(op.getResult(), kernel_.splat(kernel_.round(total, tape::elementOf(op.getResult())), reducer_.laneCount));
       if (!elements_.roots.empty())
         storeElements(keptIndices);
       if (!rows_.roots.empty())
@@ -178,8 +178,9 @@ private:
       kernel_.vectors(space_.laneExtent(), reducer_.laneCount, [&](Value lane, Lanes lanes) {
         Values indices = merge(keptIndices, middleIndices, lane);
         Value offset = kernel_.linear(0, rowMajor.strides, indices);
-        for (auto [pointer, value] : llvm::zip_equal(elements_.pointers, elements_.expression->emit(kernel_, indices, lanes)))
-          kernel_.store(pointer, offset, value, lanes);
+        Values values = elements_.expression->emit(kernel_, indices, lanes);
+        for (auto [root, pointer, value] : llvm::zip_equal(elements_.roots, elements_.pointers, values))
+          kernel_.store(pointer, tape::elementOf(root), offset, value, lanes);
       });
     });
   }
@@ -188,8 +189,8 @@ private:
     Values none(middle_.size(), kernel_.integer(0));
     Lanes first{reducer_.laneCount, 1};
     Values values = rows_.expression->emit(kernel_, merge(keptIndices, none, kernel_.integer(0)), first);
-    for (auto [pointer, value] : llvm::zip_equal(rows_.pointers, values))
-      kernel_.store(pointer, row, value, first);
+    for (auto [root, pointer, value] : llvm::zip_equal(rows_.roots, rows_.pointers, values))
+      kernel_.store(pointer, tape::elementOf(root), row, value, first);
   }
 
   KernelBuilder &kernel_;

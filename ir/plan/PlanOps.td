@@ -22,7 +22,7 @@ def Plan_SlotType : TypeDef<PlanDialect, "Slot"> {
 
 // SlotKind of runtime/plan.fbs.
 def SlotKind : ConfinedAttr<StrAttr, [AttrConstraint<Or<!foreach(word, ["arena", "parameter", "optimizer_state", "counter",
-    "config", "input", "output"], CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>, "a slot kind">]>;
+    "config", "input", "copy", "output"], CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>, "a slot kind">]>;
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
 

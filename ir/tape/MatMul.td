@@ -3,13 +3,15 @@
 #define TAPEOUT_IR_TAPE_MATMUL_TD
 include "ir/tape/Base.td"
 
-def DotGeneralOp : Tape_Op<"dot_general", "Always", "Opaque", [LibraryCall, Differentiable, Decomposable], cost = CostFlops> {
+def DotGeneralOp : Tape_Op<"dot_general", "Always", "Opaque", [LibraryCall, Differentiable, Decomposable, WideResult], cost = CostFlops> {
   let summary = "Batched product (StableHLO's dot_general): result dimensions are batch, free of lhs, free of rhs";
+  let description = [{Sums of bf16 and f16 products are formed in f32. `element_type`, else the operands' own, is the result's.}];
   let arguments = (ins Tape_FloatTensor:$lhs, Tape_FloatTensor:$rhs,
                        DenseI64ArrayAttr:$lhs_batch, DenseI64ArrayAttr:$rhs_batch,
-                       DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract);
+                       DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract,
+                       OptionalAttr<TypeAttr>:$element_type);
   let results = (outs Tape_FloatTensor:$result);
   let assemblyFormat = [{$lhs `,` $rhs `batch` $lhs_batch `x` $rhs_batch `contract` $lhs_contract `x` $rhs_contract
-                         attr-dict `:` type($lhs) `,` type($rhs)}];
+                         (`to` $element_type^)? attr-dict `:` type($lhs) `,` type($rhs)}];
 }
 #endif

@@ -66,8 +66,11 @@ Value TapeBuilder::reduceAll(llvm::StringRef kind, Value a) {
   return reduce(kind, a, llvm::to_vector(llvm::seq<int64_t>(0, rankOf(a))));
 }
 
-Value TapeBuilder::dot(Value lhs, Value rhs, Ints lhsBatch, Ints rhsBatch, Ints lhsContract, Ints rhsContract) {
-  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, lhsBatch, rhsBatch, lhsContract, rhsContract);
+Value TapeBuilder::dot(Value lhs, Value rhs, Ints lhsBatch, Ints rhsBatch, Ints lhsContract, Ints rhsContract,
+                       Type elementType) {
+  bool named = elementType && elementType != elementOf(lhs);
+  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, lhsBatch, rhsBatch, lhsContract, rhsContract,
+                                       named ? TypeAttr::get(elementType) : TypeAttr());
 }
 
 Value TapeBuilder::sumTo(Value gradient, Value operand) {

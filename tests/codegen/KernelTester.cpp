@@ -120,7 +120,7 @@ std::vector<float> runErf(const std::vector<float> &inputs) {
   mlir::Value to = kernel.loadPointer(entry->getArgument(0), kernel.integer(1));
   kernel.vectors(inputs.size(), 16, [&](mlir::Value i, Lanes lanes) {
     mlir::Value x = kernel.load(from, builder.getF32Type(), i, 1, lanes);
-    kernel.store(to, i, builder.create<mlir::math::ErfOp>(loc, x), lanes);
+    kernel.store(to, builder.getF32Type(), i, builder.create<mlir::math::ErfOp>(loc, x), lanes);
   });
   finishKernelFunction(builder, entry);
   EXPECT_TRUE(succeeded(expandMath(entry->getParentOp())));
