@@ -102,7 +102,13 @@ private:
   std::vector<std::string> missing_, mismatched_, unknown_;
 };
 
-Status initializeParameter(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
+/// Copies of parameters in low precision follow from the parameters.
+Status fillCopies(Executor &executor) {
+  const plan::Program *prepare = executor.plan().program("prepare");
+  return prepare ? executor.run(*prepare) : Status::ok();
+}
+
+Status initialize(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
   const plan::Slot &slot = executor.plan().slot(index);
   const plan::Initializer &recipe = *slot.initializer();
   uint8_t *destination = executor.address(index);
@@ -199,10 +205,10 @@ Status initializeState(Executor &executor, std::span<const uint8_t> weights, uin
       std::memcpy(executor.address(i), slot.constant()->data(), slot.constant()->size());
     else if (slot.kind() != plan::SlotKind::Arena)
       std::memset(executor.address(i), 0, slot.bytes());
-    if (slot.kind() == plan::SlotKind::Parameter)
-      TAPEOUT_RETURN_IF_ERROR(initializeParameter(executor, i, embedded ? &*embedded : nullptr, seed));
+    if (slot.initializer() && isSaved(slot.kind()))
+      TAPEOUT_RETURN_IF_ERROR(initialize(executor, i, embedded ? &*embedded : nullptr, seed));
   }
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 Status importParameters(Executor &executor, const std::string &path) {
@@ -232,7 +238,7 @@ Status importParameters(Executor &executor, const std::string &path) {
     const TensorEntry &entry = *file->find(plan.slot(index).name()->string_view());
     convert(executor, file->data(entry).data(), *toElementType(entry.type), index);
   }
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 Status exportParameters(const Executor &executor, const std::string &path) {
@@ -289,7 +295,7 @@ Status restoreState(Executor &executor, const LoadedCheckpoint &checkpoint) {
       std::span<const uint8_t> bytes = saved[wanted[next++].name]->bytes;
       std::memcpy(executor.address(i), bytes.data(), bytes.size());
     }
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 double readNumber(const Executor &executor, uint32_t slot) {

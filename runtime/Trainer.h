@@ -31,6 +31,8 @@ struct TrainerOptions {
 class Trainer {
 public:
   static constexpr size_t kTracedSteps = 4;
+  /// Skipped steps in a row after which no loss scale will help.
+  static constexpr uint64_t kMostSkipped = 100;
 
   /// All references outlive the trainer. `evalData` may be null.
   Trainer(Executor &executor, DataLoader &data, DataLoader *evalData, MetricsWriter &metrics, StopSignal &stop,
@@ -44,7 +46,7 @@ public:
 private:
   Status trainStep(StepMetrics &metrics);
   Status runProgram(std::vector<InstructionTime> *times);
-  Status checkFinite(const StepMetrics &metrics) const;
+  Status checkFinite(const StepMetrics &metrics);
   Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
   Status traceIfDone();
@@ -62,6 +64,7 @@ private:
   std::vector<TracedStep> trace_;
   uint64_t stepsDone_;
   std::optional<double> lastLoss_;
+  uint64_t skippedInARow_ = 0;
 };
 
 /// What the loader needs to know about a program: task, sizes and inputs. Paths, seed and order are left to the caller.
