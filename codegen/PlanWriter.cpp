@@ -37,6 +37,7 @@ plan::SlotKind slotKind(StringRef kind) {
       .Case("counter", plan::SlotKind::Counter)
       .Case("config", plan::SlotKind::Config)
       .Case("input", plan::SlotKind::Input)
+      .Case("copy", plan::SlotKind::Copy)
       .Default(plan::SlotKind::Output);
 }
 
@@ -263,7 +264,7 @@ private:
     out.head_size = sizes[3];
     SmallVector<Value> slots(attention.getReads());
     llvm::append_range(slots, attention.getWrites());
-    auto lse = slots.begin() + (out.backward ? 5 : 4);
+    auto lse = slots.begin() + 4; // both ways
     out.lse = slots_.lookup(*lse);
     slots.erase(lse);
     for (auto [i, slot] : llvm::enumerate(slots)) {

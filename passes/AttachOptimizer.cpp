@@ -1,15 +1,15 @@
 // tape-attach-optimizer: consumes the gradient results of @step and returns updated parameters, optimizer state and step
 // counter instead, each tied to its argument by tape.updates. Hyperparameters come from the config slot, so changing
-// them rebuilds nothing.
+// them rebuilds nothing. Where @step has a result "skipped", a skipped step keeps all of them, so that the learning rate's
+// schedule counts the steps that have trained.
 #include "passes/Functions.h"
+#include "passes/NamePatterns.h"
 #include "passes/Passes.h"
 
 #include "ir/tape/Optimizer.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/TapeBuilder.h"
 #include "runtime/base/Hyperparameters.h"
-
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 
@@ -30,6 +30,7 @@ public:
 
   Updates(func::FuncOp step, OpBuilder &builder, StringRef optimizer) : step_(step), builder_(builder), optimizer_(optimizer) {
     tape::TapeBuilder t(builder, NameLoc::get(builder.getStringAttr("optimizer")));
+    skipped_ = findResult(step, "skipped");
     config_ = findArgument(step, tape::kRoleConfig);
     counter_ = findArgument(step, tape::kRoleCounter);
     auto read = [&](Hyperparameter field) -> Value {
@@ -100,29 +101,18 @@ private:
   bool hasMomentum() const { return optimizer_ == "momentum" || optimizer_ == "nesterov"; }
 
   NamedResult update(Value value, unsigned argument) {
+    if (skipped_)
+      value = tape::TapeBuilder(builder_, value.getLoc()).select(skipped_, step_.getArgument(argument), value);
     return {value, builder_.getDictionaryAttr(builder_.getNamedAttr(tape::kUpdatesAttr, builder_.getI64IntegerAttr(argument)))};
   }
 
   func::FuncOp step_;
   OpBuilder &builder_;
   StringRef optimizer_;
+  Value skipped_; // i1 or null: nothing is ever skipped
   BlockArgument config_, counter_;
   StepScalars scalars_;
 };
-
-/// Name patterns, compiled once. GlobPattern also knows [a-z], which names of parameters never contain.
-FailureOr<SmallVector<llvm::GlobPattern>> compilePatterns(Operation *where, ArrayRef<std::string> patterns) {
-  SmallVector<llvm::GlobPattern> compiled;
-  for (const std::string &pattern : patterns) {
-    auto glob = llvm::GlobPattern::create(pattern);
-    if (!glob) {
-      llvm::consumeError(glob.takeError());
-      return where->emitError() << "'" << pattern << "' is not a name pattern; use * and ?";
-    }
-    compiled.push_back(std::move(*glob));
-  }
-  return compiled;
-}
 
 struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
   using AttachOptimizerBase::AttachOptimizerBase;
@@ -138,8 +128,8 @@ struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
       step.emitError() << "there is no optimizer '" << optimizer << "'; use adamw, adam, sgd, momentum or nesterov";
       return signalPassFailure();
     }
-    auto noDecayPatterns = compilePatterns(step, llvm::to_vector(noDecay));
-    if (failed(noDecayPatterns))
+    FailureOr<NamePatterns> withoutDecay = NamePatterns::create(step, llvm::to_vector(noDecay));
+    if (failed(withoutDecay))
       return signalPassFailure();
 
     OpBuilder builder(step.getBody().front().getTerminator());
@@ -156,25 +146,15 @@ struct AttachOptimizer : impl::AttachOptimizerBase<AttachOptimizer> {
     for (const NamedResult &gradient : gradients)
       updates.describeState(argumentOf(gradient), specs);
     SmallVector<BlockArgument> states = addArguments(step, specs);
-    SmallVector<bool> patternUsed(noDecayPatterns->size(), false);
     for (auto [i, gradient] : llvm::enumerate(gradients)) {
       unsigned argument = argumentOf(gradient);
-      StringRef name = argumentAttr(step, argument, tape::kNameAttr);
-      bool decays = true;
-      for (auto [pattern, used] : llvm::zip(*noDecayPatterns, patternUsed))
-        if (pattern.match(name)) {
-          decays = false;
-          used = true;
-        }
+      bool decays = !withoutDecay->match(argumentAttr(step, argument, tape::kNameAttr));
       updates.updateParameter(argument, gradient.value, decays,
                               ArrayRef(states).slice(i * updates.stateCount(), updates.stateCount()), results);
     }
     setResults(step, results);
-    for (auto [pattern, used] : llvm::zip(noDecay, patternUsed))
-      if (!used) {
-        step.emitError() << "the pattern '" << pattern << "' of --no-decay matches no trained parameter";
-        return signalPassFailure();
-      }
+    if (failed(withoutDecay->checkAllUsed(step, "--no-decay", "trained parameter")))
+      signalPassFailure();
   }
 };
 

@@ -26,7 +26,7 @@ Value buildGlobalNorm(tape::TapeBuilder &t, ArrayRef<NamedResult> results) {
   for (const NamedResult &result : results)
     if (isGradient(result))
       gradients.push_back(result.value);
-  return gradients.empty() ? Value() : t.sqrt(t.builder().create<tape::SumOfSquaresOp>(t.loc(), gradients));
+  return gradients.empty() ? Value() : t.sqrt(t.builder().create<tape::SumOfSquaresOp>(t.loc(), gradients, Value()));
 }
 
 // min(1, clip / (norm + 1e-6)), or 1 where clip <= 0. Rank 0, f32.

@@ -64,7 +64,7 @@ bool isNear(Operation *from, Operation *to) {
 tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
   auto placed = tape::placeProduct(dot);
   const tape::StridedMatmul *product = placed ? &placed->matmul : nullptr;
-  if (!product || !givesOneMatrix(*product) || !dot.getResult().hasOneUse() || !tape::elementOf(dot.getResult()).isF32())
+  if (!product || !givesOneMatrix(*product) || !dot.getResult().hasOneUse())
     return nullptr;
   OpOperand &use = *dot.getResult().getUses().begin();
   auto fusion = dyn_cast<tape::FusionOp>(use.getOwner());
@@ -74,7 +74,7 @@ tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
   auto fits = [&](Value result) { return tape::elementCount(result.getType()) == elements; };
   Block &body = fusion.getBody().front();
   // The product is computed where the first result will be.
-  if (!llvm::all_of(fusion.getResults(), fits) || !tape::elementOf(fusion.getResult(0)).isF32() ||
+  if (!llvm::all_of(fusion.getResults(), fits) || tape::elementOf(fusion.getResult(0)) != tape::elementOf(dot.getResult()) ||
       !isReadInOrder(body.getArgument(use.getOperandNumber())))
     return nullptr;
   for (Operation &op : body.without_terminator()) {

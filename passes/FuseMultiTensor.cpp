@@ -1,5 +1,6 @@
 // tape-fuse-multi-tensor: groups that compute the same for different tensors and whose results only leave the function, as
-// the optimizer updates of all parameters do, become one group: one launch instead of one per parameter. The idea is
+// the optimizer updates of all parameters do, become one group: one launch instead of one per parameter. So do groups that
+// read arguments only, as the casts of all parameters do. The idea is
 // that of NVIDIA Apex's multi-tensor apply.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
@@ -10,6 +11,8 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -26,11 +29,18 @@ bool isElementwise(tape::FusionOp fusion) {
   for (Operation &op : fusion.getBody().front().without_terminator()) {
     bool single = llvm::all_of(op.getResults(), [](Value result) { return tape::rankOf(result) == 0; });
     bool elementwise = cast<tape::FactsOpInterface>(op).getFusionKind() == tape::FusionKind::Elementwise;
+    if (!single && op.getNumOperands() == 0) // an iota depends on the shape
+      return false;
     // A single value may be read from anywhere, as a hyperparameter from the config vector.
     if (!(single && isa<tape::AccessOpInterface>(op)) && !(elementwise && llvm::all_of(op.getOperands(), fits)))
       return false;
   }
   return !shape.empty() && llvm::all_of(fusion.getResults(), [&](Value result) { return tape::shapeOf(result) == shape; });
+}
+
+/// Ready before everything else, as casts of parameters are.
+bool onlyReadsArguments(tape::FusionOp fusion) {
+  return llvm::all_of(fusion.getOperands(), [](Value operand) { return isa<BlockArgument>(operand); });
 }
 
 bool onlyLeaves(tape::FusionOp fusion) {
@@ -65,9 +75,8 @@ std::string signatureOf(tape::FusionOp fusion) {
   return signature;
 }
 
-/// Puts all groups into one, where the last of them is: their operands are there by then.
-void mergeGroups(ArrayRef<tape::FusionOp> groups) {
-  tape::FusionOp last = groups.back();
+/// Puts all groups into one, where one of them is whose place suits all.
+void mergeGroups(ArrayRef<tape::FusionOp> groups, tape::FusionOp place) {
   llvm::SetVector<Value> operands;
   SmallVector<Type> resultTypes;
   SmallVector<Value> old;
@@ -76,10 +85,11 @@ void mergeGroups(ArrayRef<tape::FusionOp> groups) {
     llvm::append_range(resultTypes, group.getResultTypes());
     llvm::append_range(old, group.getResults());
   }
-  OpBuilder builder(last);
-  Location loc = NameLoc::get(builder.getStringAttr("optimizer"));
+  OpBuilder builder(place);
+  auto phase = place->getAttrOfType<StringAttr>(tape::kPhaseAttr);
+  Location loc = NameLoc::get(builder.getStringAttr(phase && phase == "optimizer" ? "optimizer" : "parameters"));
   auto merged = builder.create<tape::FusionOp>(loc, resultTypes, operands.getArrayRef(), groups.size());
-  if (Attribute phase = last->getAttr(tape::kPhaseAttr))
+  if (phase)
     merged->setAttr(tape::kPhaseAttr, phase);
   Block &body = merged.getBody().emplaceBlock();
   for (Value operand : operands)
@@ -103,16 +113,27 @@ void mergeGroups(ArrayRef<tape::FusionOp> groups) {
     group.erase();
 }
 
+using Groups = llvm::MapVector<std::string, SmallVector<tape::FusionOp>, std::map<std::string, unsigned>>;
+
 struct FuseMultiTensor : impl::FuseMultiTensorBase<FuseMultiTensor> {
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      llvm::MapVector<StringAttr, SmallVector<tape::FusionOp>> alike;
-      for (auto fusion : func.getBody().front().getOps<tape::FusionOp>())
-        if (fusion.getTensors() == 1 && onlyLeaves(fusion) && isElementwise(fusion))
-          alike[StringAttr::get(&getContext(), signatureOf(fusion))].push_back(fusion);
-      for (auto &[signature, groups] : alike)
+      Groups leaving, entering;
+      for (auto fusion : func.getBody().front().getOps<tape::FusionOp>()) {
+        if (fusion.getTensors() != 1 || !isElementwise(fusion))
+          continue;
+        if (onlyLeaves(fusion))
+          leaving[signatureOf(fusion)].push_back(fusion);
+        else if (onlyReadsArguments(fusion))
+          entering[signatureOf(fusion)].push_back(fusion);
+      }
+      // The operands of all are there at the last; the results of all are wanted from the first on.
+      for (auto &[signature, groups] : leaving)
         if (groups.size() > 1)
-          mergeGroups(groups);
+          mergeGroups(groups, groups.back());
+      for (auto &[signature, groups] : entering)
+        if (groups.size() > 1)
+          mergeGroups(groups, groups.front());
     }
   }
 };

@@ -51,6 +51,17 @@ def BuildBackward : Pass<"tape-build-backward", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def InsertLossScaling : Pass<"tape-insert-loss-scaling", "::mlir::ModuleOp"> {
+  let summary = "Scales the loss's gradient, unscales those of the parameters, and skips steps where one is not finite";
+  let description = [{
+    Directly after build-backward: unscaling comes before clipping, and what the backward phase starts from is still there.
+    The scale and the counters of good, bad and skipped steps are device state. Metrics: loss_scale, skipped,
+    skipped_steps. Value-preserving where the scale is a power of two and nothing is skipped.
+  }];
+  let options = [Option<"policy", "policy", "std::string", "\"torch\"", "torch, paddle or a constant scale">];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
 def ClipGradients : Pass<"tape-clip-gradients", "::mlir::ModuleOp"> {
   let summary = "Scales all gradients so that their global norm is at most the hyperparameter `clip`";
   let description = [{norm = sqrt(sum g^2); factor = min(1, clip / (norm + 1e-6)), as PyTorch; clip <= 0 switches it off.
@@ -72,6 +83,28 @@ def VerifyTrainStep : Pass<"tape-verify-train-step", "::mlir::ModuleOp"> {
   let description = [{No gradient result is left, every random op has its key, frozen parameters have no update. Changes nothing.}];
 }
 
+//===- precision ------------------------------------------------------------------------------------------------------===//
+
+def InsertAmpCasts : Pass<"tape-insert-amp-casts", "::mlir::ModuleOp"> {
+  let summary = "Chooses low precision or f32 for each op by its AMP class, and converts operands where it changes";
+  let description = [{
+    Level O1: parameters stay f32 and each is narrowed once per step, as PyTorch's autocast does. Level O2: the model reads
+    low-precision copies of the parameters, and what only parameters flow into is low, the residual for one. At both
+    levels the optimizer, its state and the gradients it reads are f32. Numerics-changing.
+  }];
+  let options = [
+    Option<"precision", "precision", "std::string", "\"bf16\"", "bf16 or fp16">,
+    Option<"level", "level", "std::string", "\"O1\"", "O1 or O2">,
+    ListOption<"keepFp32", "keep-fp32", "std::string", "name patterns (* and ?) of layers that stay f32">,
+  ];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def VerifyPrecision : Pass<"tape-verify-precision", "::mlir::ModuleOp"> {
+  let summary = "Checks that every op has the precision that its AMP class asks for, and each parameter one cast at most";
+  let description = [{The optimizer is f32, copies of trained parameters are updated. Changes nothing.}];
+}
+
 //===- fuse -----------------------------------------------------------------------------------------------------------===//
 
 def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::ModuleOp"> {
@@ -83,6 +116,12 @@ def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::Modu
 def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
   let summary = "Rewrites semantic ops (layer_norm, attention, cross_entropy, ...) into elementwise ops, reductions and products";
   let description = [{Value-preserving: the semantic ops mean their decomposition.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def WidenWindows : Pass<"tape-widen-windows", "::mlir::ModuleOp"> {
+  let summary = "Convolutions and poolings in low precision run on f32 copies of their operands";
+  let description = [{For targets that have them in f32 only. Value-preserving: sums are formed in f32 and rounded once.}];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
@@ -106,7 +145,10 @@ def FuseEpilogues : Pass<"tape-fuse-epilogues", "::mlir::ModuleOp"> {
 
 def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
-  let description = [{Only groups whose results leave the function at once: nothing lives longer. Value-preserving.}];
+  let description = [{
+    Only groups whose results leave the function at once, so that nothing lives longer, and groups that read arguments only:
+    casts of parameters, which live until the backward phase anyway. Value-preserving.
+  }];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 

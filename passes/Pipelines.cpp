@@ -51,6 +51,11 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   loss.labelSmoothing = options.labelSmoothing;
   pipeline.add(createAttachLoss(loss));
   pipeline.add(createBuildBackward());
+  if (options.lossScale != "none") { // here, because gradients are unscaled before they are clipped
+    InsertLossScalingOptions scaling;
+    scaling.policy = options.lossScale;
+    pipeline.add(createInsertLossScaling(scaling));
+  }
   pipeline.add(createClipGradients());
   AttachOptimizerOptions optimizer;
   optimizer.optimizer = options.optimizer;
@@ -60,10 +65,23 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   pipeline.add(createCSEPass()); // before decompose: pieces shared later would live from forward to backward
   pipeline.add(createVerifyTrainStep());
 
+  // Before fusion: a cast is an elementwise op, which costs nothing in a kernel.
+  if (options.precision != "fp32") {
+    pipeline.stage("precision");
+    InsertAmpCastsOptions amp;
+    amp.precision = options.precision;
+    amp.level = options.ampLevel;
+    amp.keepFp32 = options.keepFp32;
+    pipeline.add(createInsertAmpCasts(amp));
+    pipeline.add(createVerifyPrecision());
+  }
+
   // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
   pipeline.stage("fuse");
   pipeline.addOptional(createSelectLibraryAttention());
   pipeline.add(createDecompose());
+  if (options.precision != "fp32" && !options.lowPrecisionWindows)
+    pipeline.add(createWidenWindows()); // after decompose, which may cut a convolution into terms
   pipeline.add(createCanonicalizerPass());
   FormFusionGroupsOptions fusion;
   fusion.merge = options.fusion;

@@ -98,6 +98,8 @@ void addMemory(Table &table, const Plan &plan) {
     table.row("library kernels", "{}", bytesText(plan.root().workspace_bytes()));
   table.row("  parameters", "{}", bytesText(bytes[plan::SlotKind::Parameter]));
   table.row("  optimizer state", "{}", bytesText(bytes[plan::SlotKind::OptimizerState]));
+  if (bytes[plan::SlotKind::Copy] > 0)
+    table.row("  parameters in low precision", "{}", bytesText(bytes[plan::SlotKind::Copy]));
   table.row("  constants", "{}", bytesText(bytes[plan::SlotKind::Constant]));
   table.row("  inputs", "{}", bytesText(bytes[plan::SlotKind::Input]));
 }

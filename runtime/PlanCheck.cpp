@@ -187,7 +187,10 @@ Status Checker::checkSlot(uint32_t index) const {
   if (slot.offset() > region || slot.bytes() > region - slot.offset())
     return bad("slot '{}' ({} bytes at {}) leaves its region of {} bytes", printable(slot.name()), slot.bytes(),
                slot.offset(), region);
-  if (slot.kind() == plan::SlotKind::Parameter)
+  bool startsFromConstant = slot.initializer() && slot.initializer()->kind() == plan::InitializerKind::Constant;
+  if (slot.kind() == plan::SlotKind::OptimizerState && slot.initializer() && !startsFromConstant)
+    return bad("state '{}' has a recipe that is not a constant", printable(slot.name()));
+  if (slot.kind() == plan::SlotKind::Parameter || (slot.kind() == plan::SlotKind::OptimizerState && slot.initializer()))
     TAPEOUT_RETURN_IF_ERROR(checkInitializer(slot));
   if (slot.kind() == plan::SlotKind::Constant) {
     uint64_t needed = shapeBytes(slot);
@@ -218,11 +221,11 @@ Status Checker::checkShape(const plan::Slot &slot) const {
 Status Checker::checkInitializer(const plan::Slot &slot) const {
   const plan::Initializer *recipe = slot.initializer();
   if (!recipe || recipe->kind() > plan::InitializerKind::MAX)
-    return bad("parameter '{}' has no known initialiser", printable(slot.name()));
+    return bad("'{}' has no known initialiser", printable(slot.name()));
   if (!std::isfinite(recipe->a()) || !std::isfinite(recipe->b()))
-    return bad("parameter '{}' starts from a number that is not finite", printable(slot.name()));
+    return bad("'{}' starts from a number that is not finite", printable(slot.name()));
   if (!isFloat(elementType(slot)))
-    return bad("parameter '{}' is not of a floating-point type", printable(slot.name()));
+    return bad("'{}' starts from a number, but is not of a floating-point type", printable(slot.name()));
   return Status::ok();
 }
 
@@ -437,11 +440,14 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
       reach({{matmul.m(), matmul.c_row_stride()}, {matmul.n(), matmul.c_column_stride()}}, cBatch)};
   const uint32_t slots[3] = {matmul.a(), matmul.b(), matmul.c()};
   const int64_t offsets[3] = {matmul.a_offset(), matmul.b_offset(), matmul.c_offset()};
+  for (uint32_t slot : slots)
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(slot));
+  auto typeOf = [&](int i) { return elementType(slot(slots[i])); };
+  if (!isGemmTypes(typeOf(0), typeOf(1), typeOf(2)))
+    return badHere("the matrix product of '{}' and '{}' into '{}' is of {}, {} and {}", slotName(slots[0]), slotName(slots[1]),
+                   slotName(slots[2]), name(typeOf(0)), name(typeOf(1)), name(typeOf(2)));
   for (int i = 0; i < 3; ++i) {
-    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(slots[i]));
     const plan::Slot &slot = this->slot(slots[i]);
-    if (!isCuda() && slot.element_type() != plan::ElementType::F32)
-      return badHere("the operand '{}' of the matrix product is not float32", slotName(slots[i]));
     uint64_t room = slot.bytes() / elementSize(elementType(slot));
     if (!elements[i] || *elements[i] > room || offsets[i] < 0 || static_cast<uint64_t>(offsets[i]) > room - *elements[i])
       return badHere("the matrix product leaves its operand '{}'", slotName(slots[i]));

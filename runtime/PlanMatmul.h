@@ -1,7 +1,7 @@
 // The matrix product of the plan as the CPU device takes it; PlanCheck and Executor share it.
 #pragma once
 
-#include "runtime/device/cpu/Gemm.h"
+#include "runtime/device/cpu/LowPrecisionGemm.h"
 #include "runtime/plan_generated.h"
 
 namespace tapeout::rt {

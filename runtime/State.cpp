@@ -133,7 +133,13 @@ void fillByRecipe(const plan::Initializer &recipe, uint64_t seed, ElementType ty
   }
 }
 
-Status initializeParameter(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
+/// Copies of parameters in low precision follow from the parameters.
+Status fillCopies(Executor &executor) {
+  const plan::Program *prepare = executor.plan().program("prepare");
+  return prepare ? executor.run(*prepare) : Status::ok();
+}
+
+Status initialize(Executor &executor, uint32_t index, const Safetensors *weights, uint64_t seed) {
   const plan::Slot &slot = executor.plan().slot(index);
   const plan::Initializer &recipe = *slot.initializer();
   if (recipe.kind() == plan::InitializerKind::Embedded)
@@ -204,15 +210,15 @@ Status initializeState(Executor &executor, std::span<const uint8_t> weights, uin
     embedded.emplace(std::move(*parsed));
   }
   for (uint32_t i = 0; i < plan.slotCount(); ++i) {
-    plan::SlotKind kind = plan.slot(i).kind();
-    if (kind == plan::SlotKind::Parameter)
-      TAPEOUT_RETURN_IF_ERROR(initializeParameter(executor, i, embedded ? &*embedded : nullptr, seed));
-    else if (kind == plan::SlotKind::Constant)
+    const plan::Slot &slot = plan.slot(i);
+    if (slot.kind() == plan::SlotKind::Constant)
       TAPEOUT_RETURN_IF_ERROR(initializeConstant(executor, i));
-    else if (kind != plan::SlotKind::Arena)
+    else if (slot.kind() != plan::SlotKind::Arena)
       TAPEOUT_RETURN_IF_ERROR(executor.clear(i));
+    if (slot.initializer() && isSaved(slot.kind()))
+      TAPEOUT_RETURN_IF_ERROR(initialize(executor, i, embedded ? &*embedded : nullptr, seed));
   }
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 Status importParameters(Executor &executor, const std::string &path) {
@@ -242,7 +248,7 @@ Status importParameters(Executor &executor, const std::string &path) {
     const TensorEntry &entry = *file->find(plan.slot(index).name()->string_view());
     TAPEOUT_RETURN_IF_ERROR(convert(executor, file->data(entry).data(), *toElementType(entry.type), index));
   }
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 Status exportParameters(Executor &executor, const std::string &path) {
@@ -313,7 +319,7 @@ Status restoreState(Executor &executor, const LoadedCheckpoint &checkpoint) {
     TAPEOUT_RETURN_IF_ERROR(executor.write(slot, [source = tensor->bytes](std::span<uint8_t> bytes) {
       std::copy(source.begin(), source.end(), bytes.begin());
     }));
-  return Status::ok();
+  return fillCopies(executor);
 }
 
 std::optional<double> readOutput(const Executor &executor, const plan::Program &program, std::string_view name,

@@ -99,7 +99,8 @@ Status Trainer::run() {
       StepMetrics metrics;
       TAPEOUT_RETURN_IF_ERROR(finishStep(metrics));
       TAPEOUT_RETURN_IF_ERROR(checkFinite(metrics));
-      lastLoss_ = metrics.loss;
+      if (std::isfinite(metrics.loss))
+        lastLoss_ = metrics.loss;
       if (reported.isOk())
         reported = report(metrics);
     }
@@ -170,6 +171,10 @@ Status Trainer::finishStep(StepMetrics &metrics) {
   metrics.loss = *readOutput(executor_, *step_, "loss", ago);
   metrics.gradNorm = readOutput(executor_, *step_, "grad_norm", ago).value_or(0);
   metrics.lr = readOutput(executor_, *step_, "lr", ago).value_or(0);
+  metrics.lossScale = readOutput(executor_, *step_, "loss_scale", ago);
+  metrics.skippedSteps = static_cast<uint64_t>(readOutput(executor_, *step_, "skipped_steps", ago).value_or(0));
+  bool skipped = readOutput(executor_, *step_, "skipped", ago).value_or(0) != 0;
+  skippedInARow_ = skipped ? skippedInARow_ + 1 : 0;
   metrics.throughput = unitsPerStep(executor_.plan().model()) / seconds;
   metrics.unit = readsTokens(executor_.plan().model().task()) ? "tokens" : "samples";
   metrics.dataWaitShare = std::clamp(done.waitedForData / seconds, 0.0, 1.0);
@@ -178,11 +183,18 @@ Status Trainer::finishStep(StepMetrics &metrics) {
 }
 
 // A gradient norm that is not finite trains as wrongly as such a loss, only more quietly.
-Status Trainer::checkFinite(const StepMetrics &metrics) const {
+// A skipped step changes nothing, so there it is harmless.
+Status Trainer::checkFinite(const StepMetrics &metrics) {
   bool finiteLoss = std::isfinite(metrics.loss);
-  if (finiteLoss && std::isfinite(metrics.gradNorm))
+  bool skipped = skippedInARow_ > 0 && skippedInARow_ < kMostSkipped;
+  if (skipped || (finiteLoss && std::isfinite(metrics.gradNorm)))
     return Status::ok();
   metrics_.endLine();
+  if (skippedInARow_ > 0)
+    return Status::error(ExitCode::NonFiniteLoss,
+                         fmt::format("the last {} steps were skipped because gradients were not finite, down to a loss scale of "
+                                     "{:g}; compile with --precision bf16, or with --keep-fp32 for the layer that overflows",
+                                     skippedInARow_, metrics.lossScale.value_or(0)));
   std::string before = lastLoss_ ? fmt::format("step {} had {:.4f}", stepsDone_ - 1, *lastLoss_)
                                  : std::string("it was the first step of this run");
   return Status::error(ExitCode::NonFiniteLoss,

@@ -36,6 +36,8 @@ struct TrainerOptions {
 class Trainer {
 public:
   static constexpr size_t kTracedSteps = 4;
+  /// Skipped steps in a row after which no loss scale will help.
+  static constexpr uint64_t kMostSkipped = 100;
 
   /// All references outlive the trainer. `evalData` may be null.
   Trainer(Executor &executor, DataLoader &data, DataLoader *evalData, MetricsWriter &metrics, StopSignal &stop,
@@ -58,7 +60,7 @@ private:
   bool evaluationDue(uint64_t step) const;
   bool checkpointDue(uint64_t step) const;
   bool isTraced(uint64_t step) const;
-  Status checkFinite(const StepMetrics &metrics) const;
+  Status checkFinite(const StepMetrics &metrics);
   Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
   Status traceIfDone();
@@ -78,6 +80,7 @@ private:
   std::deque<PendingStep> pending_; // started, not done
   std::chrono::steady_clock::time_point mark_; // when the step that is running began
   std::optional<double> lastLoss_;
+  uint64_t skippedInARow_ = 0;
 };
 
 /// What the loader needs to know about a program: task, sizes and inputs. Paths, seed and order are left to the caller.

@@ -1,5 +1,6 @@
 #include "codegen/cpu/CpuCodegen.h"
 
+#include "codegen/cpu/BFloat16Expansion.h"
 #include "codegen/kernel/LowerToLlvm.h"
 #include "codegen/kernel/MathExpansion.h"
 #include "codegen/cpu/Schedules.h"
@@ -36,24 +37,10 @@ FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, 
   llvm_unreachable("every schedule is above");
 }
 
-LogicalResult checkTypes(plan::KernelOp kernel) {
-  Block &region = kernel.getBody().front();
-  if (region.getTerminator()->getNumOperands() == 0)
-    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
-  auto supported = [](Type element) {
-    return element.isF32() || element.isF64() || element.isInteger(1) || element.isInteger(32) || element.isInteger(64);
-  };
-  for (Operation &op : region)
-    for (Value value : op.getOperands())
-      if (!supported(tape::elementOf(value)))
-        return op.emitError("element type ") << tape::elementOf(value) << " is not supported on the target cpu";
-  return success();
-}
-
 // Appends the kernel's function to `functions`.
 FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions) {
-  if (failed(checkTypes(kernel)))
-    return failure();
+  if (kernel.getBody().front().getTerminator()->getNumOperands() == 0)
+    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
   OpBuilder builder(kernel.getContext());
   builder.setInsertionPointToEnd(functions.getBody());
   // The name of the first version from the start: a kernel called `exp` must not hide the function of the C library.
@@ -71,6 +58,7 @@ FailureOr<CompiledKernel> buildKernel(plan::KernelOp kernel, ModuleOp functions)
   if (failed(units))
     return failure();
   finishKernelFunction(builder, entry);
+  expandBFloat16(entry->getParentOp());
   if (failed(expandMath(entry->getParentOp())))
     return failure();
   uint64_t grain = (kGrainElements + units->elements - 1) / units->elements;

@@ -101,25 +101,30 @@ FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &
   return WorkUnits{parts.count(), std::min(kPart, *llvm::max_element(sizes))};
 }
 
-WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, Operation *op) {
+WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, tape::SumOfSquaresPartsOp op) {
   SmallVector<int64_t> sizes, argumentNumbers;
-  for (Value operand : op->getOperands()) {
-    sizes.push_back(tape::elementCount(operand.getType()));
-    argumentNumbers.push_back(cast<BlockArgument>(operand).getArgNumber());
+  for (Value tensor : op.getTensors()) {
+    sizes.push_back(tape::elementCount(tensor.getType()));
+    argumentNumbers.push_back(cast<BlockArgument>(tensor).getArgNumber());
   }
   Parts parts(kernel, sizes);
   Value numbers = kernel.table(argumentNumbers);
-  Type element = tape::elementOf(op->getResult(0));
+  Type element = tape::elementOf(op.getTensors().front()), computed = tape::elementOf(op.getResult());
+  Value scale;
+  if (op.getScale()) // the last of the op's operands
+    scale = kernel.load(frame.operands.back(), tape::elementOf(op.getScale()), kernel.integer(0), 0, {1, 1});
   using Values = KernelBuilder::Values;
   kernel.loop(frame.begin, frame.end, 1, [&](Value unit) {
     Part part = parts.part(unit);
     Value pointer = kernel.loadPointer(frame.arguments, kernel.loadInteger(numbers, part.tensor));
     auto addSquare = [&](Value sum, Value at, Lanes lanes) {
       Value x = kernel.load(pointer, element, at, 1, lanes);
+      if (scale)
+        x = kernel.multiplyElements(x, kernel.splat(scale, lanes.count));
       return kernel.addElements(sum, kernel.multiplyElements(x, x));
     };
     Value stepped = wholeEnd(kernel, part, kAccumulators * kLanes), whole = wholeEnd(kernel, part, kLanes);
-    Values sums(kAccumulators, kernel.constant(element, kLanes, 0));
+    Values sums(kAccumulators, kernel.constant(computed, kLanes, 0));
     sums = kernel.loop(part.begin, stepped, kAccumulators * kLanes, sums, [&](Value i, Values into) {
       for (unsigned which = 0; which < kAccumulators; ++which)
         into[which] = addSquare(into[which], kernel.add(i, kernel.integer(which * kLanes)), {kLanes, kLanes});
@@ -134,7 +139,7 @@ WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame
     total = kernel.loop(whole, part.end, 1, {total}, [&](Value i, Values into) {
       return Values{addSquare(into[0], i, {1, 1})};
     }).front();
-    kernel.store(frame.results[0], element, unit, total, {1, 1});
+    kernel.store(frame.results[0], computed, unit, total, {1, 1});
   });
   return {parts.count(), std::min(kPart, *llvm::max_element(sizes))};
 }

@@ -26,7 +26,7 @@ public:
       Values keptIndices = kernel_.delinearize(row, kept);
       for (RowPass &pass : plan_.levels())
         for (auto [op, total] : llvm::zip(pass.reductions, reduce(pass, keptIndices)))
-          plan_.provide(op, kernel_.splat(total, reducer_.laneCount));
+          plan_.provide(op, kernel_.splat(kernel_.round(total, tape::elementOf(op.getResult())), reducer_.laneCount));
       if (!plan_.elements().roots.empty())
         storeElements(keptIndices);
       if (!plan_.rows().roots.empty())

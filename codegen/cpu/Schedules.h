@@ -4,6 +4,10 @@
 #include "codegen/kernel/KernelBuilder.h"
 #include "ir/plan/Plan.h"
 
+namespace tapeout::tape {
+class SumOfSquaresPartsOp;
+}
+
 namespace tapeout::codegen {
 
 /// What a kernel's function is given, and the region that says what to compute.
@@ -48,7 +52,7 @@ mlir::FailureOr<WorkUnits> buildRowMovement(KernelBuilder &kernel, const KernelF
 mlir::FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors);
 
 /// sum_of_squares_parts: a unit is one part; 64 partial sums by element index, combined by one fixed tree.
-WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, mlir::Operation *op);
+WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, tape::SumOfSquaresPartsOp op);
 
 /// 1 where some tensor of more than one element is f64 (the vector math is f32) or nothing has 16 elements, else 16.
 unsigned chooseLanes(mlir::Block *region);

@@ -174,6 +174,7 @@ private:
   }
 
   void provide(tape::ReduceOp op, Value total) {
+    total = kernel_.round(total, tape::elementOf(op.getResult()));
     Value lanes = kernel_.splat(total, division_.lanes);
     for (RowPass *pass : plan_.passes())
       pass->expression->provide(op.getResult(), pass == &plan_.rows() ? total : lanes);

@@ -1,5 +1,6 @@
 #include "codegen/kernel/Expression.h"
 
+#include "ir/tape/Scalars.h"
 #include "ir/tape/Shape.h"
 
 using namespace mlir;
@@ -107,8 +108,8 @@ KernelBuilder::Values Expression::emitNode(KernelBuilder &kernel, const Node &no
     operands.push_back(known[operand.node][operand.result]);
   // LLVM drops it where the body has no use for it.
   Value index = kernel.convertIndex(kernel.sequence(offset, laneStride, lanes.count), kernel.builder().getI64Type());
-  cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp())
-      .buildScalarBody(kernel.builder(), kernel.loc(), operands, index, results);
+  auto op = cast<tape::ScalarBodyOpInterface>(node.value.getDefiningOp());
+  tape::buildElement(op, kernel.builder(), kernel.loc(), operands, index, results);
   return results;
 }
 

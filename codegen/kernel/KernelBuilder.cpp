@@ -1,6 +1,6 @@
 #include "codegen/kernel/KernelBuilder.h"
 
-#include "ir/tape/Tape.h"
+#include "ir/tape/Scalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -139,6 +139,7 @@ Value KernelBuilder::sequence(Value base, int64_t stride, unsigned count) {
 }
 
 Value KernelBuilder::constant(Type element, unsigned count, double number) {
+  element = tape::computeType(element);
   TypedAttr attr;
   if (isa<FloatType>(element))
     attr = builder_.getFloatAttr(element, number);
@@ -165,6 +166,11 @@ Value KernelBuilder::selectActive(Lanes lanes, Value value, Value other) {
   if (lanes.active == lanes.count)
     return value;
   return builder_.create<arith::SelectOp>(loc_, mask(lanes), value, other);
+}
+
+Value KernelBuilder::round(Value value, Type element) {
+  tape::ScalarBuilder s(builder_, loc_);
+  return s.convert(s.convert(value, element), tape::computeType(element));
 }
 
 Value KernelBuilder::convertIndex(Value integers, Type element) {
@@ -198,7 +204,36 @@ Value KernelBuilder::combineLanes(Value vector, Ref<Value(Value, Value)> combine
 
 //===- Memory ----------------------------------------------------------------------------------------------------===//
 
-Type KernelBuilder::memoryType(Type element) const { return element.isInteger(1) ? builder_.getI8Type() : element; }
+// Both 16-bit types are integers in memory: vectors of them can be masked on every processor.
+Type KernelBuilder::memoryType(Type element) const {
+  if (tape::isLowPrecision(element))
+    return builder_.getI16Type();
+  return element.isInteger(1) ? builder_.getI8Type() : element;
+}
+
+Value KernelBuilder::toLanes(Value memory, Type element) {
+  if (memory.getType() == tape::withElement(memory.getType(), element))
+    return memory;
+  if (tape::isLowPrecision(element)) {
+    Value narrow = builder_.create<arith::BitcastOp>(loc_, tape::withElement(memory.getType(), element), memory);
+    return tape::ScalarBuilder(builder_, loc_).convert(narrow, builder_.getF32Type());
+  }
+  Value zero = builder_.create<arith::ConstantOp>(loc_, builder_.getZeroAttr(memory.getType()));
+  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ne, memory, zero);
+}
+
+Value KernelBuilder::toMemory(Value value, Type element) {
+  Type memory = tape::withElement(value.getType(), memoryType(element));
+  if (value.getType() == memory)
+    return value;
+  if (!tape::isLowPrecision(element))
+    return builder_.create<arith::ExtUIOp>(loc_, memory, value);
+  // What has just been rounded to the type need not be rounded again.
+  auto widened = value.getDefiningOp<arith::ExtFOp>();
+  bool rounded = widened && getElementTypeOrSelf(widened.getIn().getType()) == element;
+  Value narrow = rounded ? widened.getIn() : tape::ScalarBuilder(builder_, loc_).convert(value, element);
+  return builder_.create<arith::BitcastOp>(loc_, memory, narrow);
+}
 
 unsigned KernelBuilder::alignment(Type memory, unsigned evenness) const {
   return tape::elementBytes(memory) * (aligned_ ? evenness : 1);
@@ -230,17 +265,14 @@ Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t str
       value = builder_.create<LLVM::InsertElementOp>(loc_, value, scalar, integer(lane));
     }
   }
-  if (memory == element)
-    return value;
-  return builder_.create<arith::CmpIOp>(loc_, arith::CmpIPredicate::ne, value, constant(memory, lanes.count, 0));
+  return toLanes(value, element);
 }
 
 void KernelBuilder::store(Value pointer, Type element, Value offset, Value value, Lanes lanes, unsigned evenness) {
   Type memory = memoryType(element);
   unsigned alignment = tape::elementBytes(element);
-  if (memory != element)
-    value = builder_.create<arith::ExtUIOp>(loc_, laneType(memory, lanes.count), value);
-  Value place = address(pointer, memory, offset);
+  value = toMemory(value, element);
+  Value place = address(pointer, memoryType(element), offset);
   if (lanes.active == lanes.count)
     builder_.create<LLVM::StoreOp>(loc_, value, place, this->alignment(memory, evenness));
   else
@@ -273,8 +305,9 @@ Value KernelBuilder::loadInteger(Value table, Value index) {
 }
 
 void KernelBuilder::copy(Value from, Value fromOffset, Value to, Value toOffset, Type element, int64_t extent) {
+  Type bits = memoryType(element);
   vectors(extent, 16, [&](Value i, Lanes lanes) {
-    store(to, element, add(toOffset, i), load(from, element, add(fromOffset, i), 1, lanes), lanes);
+    store(to, bits, add(toOffset, i), load(from, bits, add(fromOffset, i), 1, lanes), lanes);
   });
 }
 

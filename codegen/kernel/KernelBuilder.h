@@ -57,10 +57,12 @@ public:
   Value splat(Value scalar, unsigned count);
   /// base, base + stride, base + 2 * stride, ...
   Value sequence(Value base, int64_t stride, unsigned count);
-  /// `number` of the element type in all lanes (element type float or integer).
+  /// `number` in all lanes: of the element type, for bf16 and f16 of f32.
   Value constant(mlir::Type element, unsigned count, double number);
   /// value where a lane is active, `other` elsewhere.
   Value selectActive(Lanes lanes, Value value, Value other);
+  /// Lanes of f32 rounded to an element type of memory, still as f32; others as they are.
+  Value round(Value value, mlir::Type element);
   /// Integers that are not negative as another integer type.
   Value convertIndex(Value integers, mlir::Type element);
   Value addElements(Value a, Value b);      // floats
@@ -68,8 +70,8 @@ public:
   /// Combines all lanes: i with i + count/2, and so on, so that the order never depends on the instruction set.
   Value combineLanes(Value vector, Ref<Value(Value, Value)> combine);
 
-  // Memory. A bool takes one byte, 0 or 1. Offsets count elements. Inactive lanes
-  // never touch memory; their values mean nothing. `evenness`: a power of two that the offset is a multiple of.
+  // Memory. A bool takes one byte, 0 or 1. bf16 and f16 are f32 in lanes, and rounded by a store. Offsets count elements.
+  // Inactive lanes never touch memory; their values mean nothing. `evenness`: a power of two that the offset is a multiple of.
   Value load(Value pointer, mlir::Type element, Value offset, int64_t stride, Lanes lanes, unsigned evenness = 1);
   void store(Value pointer, mlir::Type element, Value offset, Value value, Lanes lanes, unsigned evenness = 1);
   Value loadPointer(Value table, Value index);
@@ -85,6 +87,8 @@ protected:
 
 private:
   mlir::Type memoryType(mlir::Type element) const;
+  Value toLanes(Value memory, mlir::Type element);
+  Value toMemory(Value value, mlir::Type element);
   unsigned alignment(mlir::Type memory, unsigned evenness) const;
   Value mask(Lanes lanes);
   Value inactive(mlir::Type memory, unsigned count);

@@ -15,7 +15,7 @@ struct Reducer {
 
   /// What does not change a partial result.
   mlir::Value neutral(tape::ReduceOp op) const {
-    mlir::Type element = tape::elementOf(op.getOperand());
+    mlir::Type element = tape::computeType(tape::elementOf(op.getOperand()));
     double number = 0;
     if (op.getKind() == "max")
       number = mlir::isa<mlir::FloatType>(element) ? -std::numeric_limits<double>::infinity()

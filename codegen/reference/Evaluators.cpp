@@ -12,6 +12,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace tapeout::tape;
 
@@ -61,12 +63,13 @@ FailureOr<Evaluator> reduction(ReduceOp op) {
 }
 
 Evaluator sumOfSquaresParts(SumOfSquaresPartsOp op) {
-  return [type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+  return [type = elementOf(op.getResult()), scaled = op.getScale() != nullptr](Inputs inputs, Outputs outputs) {
     size_t part = 0;
-    for (const Values *input : inputs)
+    double scale = scaled ? inputs.back()->front() : 1;
+    for (const Values *input : inputs.drop_back(scaled))
       for (size_t begin = 0; begin < input->size(); begin += SumOfSquaresPartsOp::kPart, ++part)
         for (size_t i = begin; i < std::min<size_t>(begin + SumOfSquaresPartsOp::kPart, input->size()); ++i)
-          (*outputs[0])[part] += (*input)[i] * (*input)[i];
+          (*outputs[0])[part] += std::pow((*input)[i] * scale, 2);
     roundTo(type, *outputs[0]);
     return success();
   };

@@ -1,6 +1,6 @@
 #include "codegen/reference/ScalarProgram.h"
 
-#include "ir/tape/Tape.h"
+#include "ir/tape/Scalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -83,8 +83,9 @@ std::optional<Opcode> opcodeOf(arith::CmpIPredicate predicate) {
 
 class Translator {
 public:
-  // Builds the body of `op` in a block of its own and translates it.
-  FailureOr<Bytecode> translate(Operation *op, TypeRange argumentTypes, ArrayRef<bool> scalars);
+  // Builds a body of `op` in a block of its own and translates it.
+  using Build = llvm::function_ref<void(OpBuilder &, ValueRange, Value, SmallVectorImpl<Value> &)>;
+  FailureOr<Bytecode> translate(Operation *op, TypeRange argumentTypes, ArrayRef<bool> scalars, Build build);
 
 private:
   LogicalResult translateOne(Operation &op);
@@ -139,7 +140,8 @@ LogicalResult Translator::translateOne(Operation &op) {
   return success();
 }
 
-FailureOr<Bytecode> Translator::translate(Operation *op, TypeRange argumentTypes, ArrayRef<bool> scalars) {
+FailureOr<Bytecode> Translator::translate(Operation *op, TypeRange argumentTypes, ArrayRef<bool> scalars,
+                                          Build build) {
   Block block;
   OpBuilder builder(op->getContext()); // the block is in no region
   builder.setInsertionPointToEnd(&block);
@@ -147,7 +149,7 @@ FailureOr<Bytecode> Translator::translate(Operation *op, TypeRange argumentTypes
     block.addArgument(type, op->getLoc());
   SmallVector<Value> arguments(block.getArguments()), results;
   Value index = block.addArgument(builder.getI64Type(), op->getLoc());
-  cast<tape::ScalarBodyOpInterface>(op).buildScalarBody(builder, op->getLoc(), arguments, index, results);
+  build(builder, arguments, index, results);
 
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     code_.addInput(scalars[i]);
@@ -186,17 +188,21 @@ FailureOr<Bytecode> translateElementwise(Operation *op) {
   SmallVector<Type> types;
   SmallVector<bool> scalars;
   for (Value operand : op->getOperands()) {
-    types.push_back(tape::elementOf(operand));
+    types.push_back(tape::computeType(tape::elementOf(operand)));
     scalars.push_back(tape::rankOf(operand) == 0);
   }
-  return Translator().translate(op, types, scalars);
+  return Translator().translate(op, types, scalars, [&](OpBuilder &builder, ValueRange arguments, Value index, auto &results) {
+    tape::buildElement(cast<tape::ScalarBodyOpInterface>(op), builder, op->getLoc(), arguments, index, results);
+  });
 }
 
 FailureOr<Bytecode> translateCombiner(Operation *op) {
   Type type = tape::elementOf(op->getOperand(0));
   if (isFloat(type))
     type = Float64Type::get(op->getContext());
-  return Translator().translate(op, {type, type}, {false, false});
+  return Translator().translate(op, {type, type}, {false, false}, [&](OpBuilder &builder, ValueRange arguments, Value index, auto &results) {
+    cast<tape::ScalarBodyOpInterface>(op).buildScalarBody(builder, op->getLoc(), arguments, index, results);
+  });
 }
 
 } // namespace tapeout::codegen::reference

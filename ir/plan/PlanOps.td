@@ -22,7 +22,7 @@ def Plan_SlotType : TypeDef<PlanDialect, "Slot"> {
 
 // SlotKind of runtime/plan.fbs.
 def SlotKind : ConfinedAttr<StrAttr, [AttrConstraint<Or<!foreach(word, ["arena", "parameter", "optimizer_state", "counter",
-    "config", "input", "output"], CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>, "a slot kind">]>;
+    "config", "input", "copy", "output"], CPred<"::llvm::cast<::mlir::StringAttr>($_self).getValue() == \"" # word # "\"">)>, "a slot kind">]>;
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
 
@@ -92,7 +92,7 @@ def WindowOp : Plan_Instruction<"window"> {
 }
 def AttentionOp : Plan_Instruction<"attention"> {
   let summary = "Attention by the target's library; see table Attention of runtime/plan.fbs";
-  let description = [{Reads query, key, value; with `backward` also the result, its gradient and lse. Writes result and lse, or
+  let description = [{Reads query, key, value; with `backward` also the result, lse and the gradient. Writes result and lse, or
     the gradients of query, key and value. `sizes` is batch, heads, tokens, head size; `places` holds offset and strides of
     batch, token and head for each read and write but lse.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes, UnitAttr:$backward, UnitAttr:$causal,

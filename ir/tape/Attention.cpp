@@ -23,7 +23,9 @@ namespace {
 using Results = SmallVectorImpl<Value>;
 
 // What forward and backward have in common. Activations are [batch, tokens, heads, size], scores
-// [batch, heads, query tokens, key tokens]. Where key heads are fewer, each is repeated for its group of heads.
+// [batch, heads, query tokens, key tokens]. Where key heads are fewer, each is repeated for its group of heads. In low
+// precision, scores and what is computed of them are f32; they are rounded where they enter a product, as FlashAttention
+// does.
 template <typename Op> class Decomposition {
 public:
   Decomposition(Op op, OpBuilder &b) : op_(op), t(b, op.getLoc()) {}
@@ -42,20 +44,21 @@ public:
   }
   // a and b [batch, tokens, heads, size]: [batch, heads, a's tokens, b's tokens]. What a causal mask hides is not used.
   Value perHead(Value a, Value b) {
-    return t.dot(a, b, {0, 2}, {0, 2}, {3}, {3}, op_.getCausal() ? "result" : "");
+    return t.dot(a, b, {0, 2}, {0, 2}, {3}, {3}, computeType(elementOf(a)), op_.getCausal() ? "result" : "");
   }
   // scores [batch, heads, q, k] with b [batch, tokens, heads, size], contracting the given scores dimension with b's
   // tokens: [batch, tokens, heads, size]. Hidden scores are zero.
   Value weighted(Value scores, Value b, int64_t contract) {
     StringRef triangle = !op_.getCausal() ? "" : contract == 3 ? "lhs" : "lhs_transposed";
-    return t.transpose(t.dot(scores, b, {0, 1}, {0, 2}, {contract}, {1}, triangle), {0, 2, 1, 3});
+    return t.transpose(t.dot(t.convert(scores, elementOf(b)), b, {0, 1}, {0, 2}, {contract}, {1}, {}, triangle), {0, 2, 1, 3});
   }
   // The gradient of a key head: the sum over its group.
   Value sumOverGroups(Value gradient) {
     ArrayRef<int64_t> keys = shapeOf(op_.getKey());
     if (group() == 1)
       return gradient;
-    return t.reduce("sum", t.reshape(gradient, {keys[0], keys[1], keys[2], group(), keys[3]}), {3});
+    Value groups = t.reshape(gradient, {keys[0], keys[1], keys[2], group(), keys[3]});
+    return t.convert(t.reduce("sum", computed(groups), {3}), elementOf(gradient));
   }
   Value dropped(Value probabilities) {
     if (!op_.isStochastic())
@@ -63,6 +66,9 @@ public:
     return t.builder().template create<DropoutOp>(t.loc(), probabilities, op_.getSeed(), op_.getStep(), op_.getDropout(),
                                                   op_.getStream());
   }
+
+  // In the type that elements are computed in.
+  Value computed(Value value) { return t.convert(value, computeType(elementOf(value))); }
 
 private:
   int64_t group() { return shapeOf(op_.getQuery())[2] / shapeOf(op_.getKey())[2]; }
@@ -100,7 +106,7 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
                              adaptor.getQuery().getType(), ", ", adaptor.getKey().getType(), " and ",
                              adaptor.getValue().getType(), "; the heads of the query are a multiple of those of the key");
   types.push_back(adaptor.getQuery().getType());
-  types.push_back(RankedTensorType::get({q[0], q[2], q[1]}, elementOf(adaptor.getQuery())));
+  types.push_back(RankedTensorType::get({q[0], q[2], q[1]}, computeType(elementOf(adaptor.getQuery()))));
   return success();
 }
 LogicalResult AttentionOp::verify() {
@@ -169,7 +175,7 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   Value probabilities = t.exp(t.sub(scores, t.broadcastRows(getLse(), scores)));
   Value dValue = d.weighted(d.dropped(probabilities), getGradient(), 2);
   Value dProbabilities = d.dropped(d.perHead(getGradient(), d.value()));
-  Value delta = t.transpose(t.reduceLast("sum", t.mul(getGradient(), getOutput())), {0, 2, 1});
+  Value delta = t.transpose(t.reduceLast("sum", t.mul(d.computed(getGradient()), d.computed(getOutput()))), {0, 2, 1});
   Value dScores = t.mul(probabilities, t.sub(dProbabilities, t.broadcastRows(delta, scores)));
   dScores = t.mul(dScores, getScale().convertToDouble());
   Value dKey = d.sumOverGroups(d.weighted(dScores, getQuery(), 2));

@@ -74,6 +74,7 @@ defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
 defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
 defvar StridedReader = DeclareOpInterfaceMethods<StridedReaderOpInterface>;
 defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
+defvar WideResult = DeclareOpInterfaceMethods<WideResultOpInterface>;
 defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;
 
 // A library call executes the op: no kernel is generated for it.
@@ -81,7 +82,7 @@ def LibraryCall : NativeOpTrait<"LibraryCall"> { let cppNamespace = "::tapeout::
 
 // Operands have the result's shape or rank 0 (one value for every element).
 def ElementwiseShapes : NativeOpTrait<"ElementwiseShapes"> { let cppNamespace = "::tapeout::tape"; }
-// Results have the operands' common shape and the first operand's element type.
+// Results have the operands' common shape and the element type of the first operand that is not a single number.
 def LikeFirstOperandTrait : NativeOpTrait<"LikeFirstOperand"> { let cppNamespace = "::tapeout::tape"; }
 def LikeFirstOperand : TraitList<[InferTypeOpInterface, LikeFirstOperandTrait]>;
 

@@ -62,7 +62,7 @@ SmallVector<int64_t> weightShape(Value input, Value gradient, Ints kernel) {
 
 Value weightGradient(OpBuilder &b, Location loc, Value input, Value gradient, Value weight, Ints strides,
                      Ints padding) {
-  return b.create<ConvolutionWeightGradOp>(loc, input, gradient, shapeOf(weight).drop_front(2), strides, padding, 1);
+  return b.create<ConvolutionWeightGradOp>(loc, input, gradient, shapeOf(weight).drop_front(2), strides, padding, 1, TypeAttr());
 }
 } // namespace
 
@@ -139,7 +139,10 @@ LogicalResult ConvolutionWeightGradOp::inferReturnTypes(MLIRContext *, std::opti
     return failure();
   if (parts > 1)
     shape.insert(shape.begin(), parts);
-  types.push_back(RankedTensorType::get(shape, elementOf(adaptor.getOperand())));
+  Type operand = elementOf(adaptor.getOperand()), result = adaptor.getElementType().value_or(operand);
+  if (result != operand && result != computeType(operand))
+    return emitOptionalError(loc, "convolution_weight_grad of ", operand, " cannot give ", result);
+  types.push_back(RankedTensorType::get(shape, result));
   return success();
 }
 WindowSizes ConvolutionWeightGradOp::getWindowSizes() {
@@ -147,6 +150,11 @@ WindowSizes ConvolutionWeightGradOp::getWindowSizes() {
       sizesOf(shapeOf(getOperand()), weightShape(getOperand(), getGradient(), getKernel()), getStrides(), getPadding());
   sizes.parts = getParts();
   return sizes;
+}
+void ConvolutionWeightGradOp::widenResult() {
+  Type wide = computeType(elementOf(getOperand()));
+  setElementType(wide);
+  getResult().setType(RankedTensorType::get(shapeOf(getResult()), wide));
 }
 uint64_t ConvolutionWeightGradOp::getFlops() { return flopsOf(getWindowSizes()); }
 
@@ -158,9 +166,11 @@ void ConvolutionWeightGradOp::decompose(OpBuilder &b, Results &results) {
   int64_t parts = std::min(kTasks / tasks, w.batch * w.outHeight * w.outWidth / kPartPositions);
   if (getParts() > 1 || parts <= 1)
     return;
-  Value terms = b.create<ConvolutionWeightGradOp>(getLoc(), getOperand(), getGradient(), getKernel(), getStrides(),
-                                                  getPadding(), parts);
-  results.push_back(TapeBuilder(b, getLoc()).reduce("sum", terms, {0}));
+  auto terms = b.create<ConvolutionWeightGradOp>(getLoc(), getOperand(), getGradient(), getKernel(), getStrides(),
+                                                 getPadding(), parts, TypeAttr());
+  terms.widenResult();
+  TapeBuilder t(b, getLoc());
+  results.push_back(t.convert(t.reduce("sum", terms, {0}), elementOf(getResult())));
 }
 void ConvolutionWeightGradOp::getPlacementRules(PlacementRules &rules) {
   int64_t filters = getParts() > 1;

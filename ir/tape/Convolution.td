@@ -26,16 +26,19 @@ def ConvolutionInputGradOp : Tape_Convolution<"convolution_input_grad", [Differe
   let assemblyFormat = [{$gradient `,` $weight `to` $shape `strides` $strides `padding` $padding attr-dict
                          `:` type($gradient) `,` type($weight)}];
 }
-def ConvolutionWeightGradOp : Tape_Convolution<"convolution_weight_grad", [Decomposable]> {
+def ConvolutionWeightGradOp : Tape_Convolution<"convolution_weight_grad", [Decomposable, WideResult]> {
   let summary = "Gradient of convolution for its weight; with `parts` above 1 as that many terms, the first dimension";
   let description = [{
     Term i is the gradient of the i-th part of the positions [batch, out height, out width]. Terms let threads share the
-    work where the weights are few; their number depends on the shapes only.
+    work where the weights are few; their number depends on the shapes only. `element_type`, else the operands' own, is
+    the result's: sums of bf16 and f16 products are formed in f32.
   }];
   let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$gradient, DenseI64ArrayAttr:$kernel,
-                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding, I64Attr:$parts);
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding, I64Attr:$parts,
+                       OptionalAttr<TypeAttr>:$element_type);
   let results = (outs Tape_FloatTensor:$result);
-  let assemblyFormat = [{$operand `,` $gradient `kernel` $kernel `strides` $strides `padding` $padding `parts` $parts attr-dict
+  let assemblyFormat = [{$operand `,` $gradient `kernel` $kernel `strides` $strides `padding` $padding `parts` $parts
+                         (`to` $element_type^)? attr-dict
                          `:` type($operand) `,` type($gradient)}];
 }
 #endif

@@ -221,7 +221,8 @@ void CompareOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Val
 
 LogicalResult SelectOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
-  return detail::inferElementwise(loc, adaptor.getOperands(), elementOf(adaptor.getOnTrue()), types.emplace_back());
+  ValueRange values = adaptor.getOperands().drop_front();
+  return detail::inferElementwise(loc, adaptor.getOperands(), elementOf(detail::leadingOperand(values)), types.emplace_back());
 }
 void SelectOp::buildScalarBody(OpBuilder &b, Location loc, ValueRange args, Value, Results &results) {
   results.push_back(ScalarBuilder(b, loc).select(args[0], args[1], args[2]));

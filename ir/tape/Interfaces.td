@@ -10,6 +10,8 @@ def FactsOpInterface : OpInterface<"FactsOpInterface"> {
   let methods = [
     StaticInterfaceMethod<"How mixed precision treats the op.", "::tapeout::tape::AmpClass", "getAmpClass">,
     StaticInterfaceMethod<"How the op takes part in fusion.", "::tapeout::tape::FusionKind", "getFusionKind">,
+    StaticInterfaceMethod<"Whether an operand stays f32 although the op runs in low precision.", "bool", "keepsPrecision",
+      (ins "unsigned":$operand), "", [{ return false; }]>,
   ];
 }
 
@@ -106,6 +108,15 @@ def StridedReaderOpInterface : OpInterface<"StridedReaderOpInterface"> {
   let cppNamespace = "::tapeout::tape";
   let methods = [InterfaceMethod<"Whether the operand may lie with these strides, one per dimension.", "bool", "acceptsStrides",
     (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$strides)>];
+}
+
+def WideResultOpInterface : OpInterface<"WideResultOpInterface"> {
+  let description = [{
+    A product or a sum of products. Whatever the precision of its operands, it adds in f32; it may then return the sums
+    as they are instead of rounding them to the operands' type.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Makes the result, which is of the operands' type, f32.", "void", "widenResult">];
 }
 
 def PlaceableOpInterface : OpInterface<"PlaceableOpInterface"> {

@@ -90,7 +90,10 @@ LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *, std::optional<Locati
     shape.push_back(lhs[d]);
   for (int64_t d : freeDimensions(rhs.size(), rhsBatch, rhsContract))
     shape.push_back(rhs[d]);
-  types.push_back(RankedTensorType::get(shape, elementOf(adaptor.getLhs())));
+  Type operand = elementOf(adaptor.getLhs()), result = adaptor.getElementType().value_or(operand);
+  if (result != operand && result != computeType(operand))
+    return emitOptionalError(loc, "dot_general of ", operand, " cannot give ", result);
+  types.push_back(RankedTensorType::get(shape, result));
   return success();
 }
 
@@ -101,6 +104,12 @@ void DotGeneralOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorIm
   // Contracting dy's lhs part with lhs puts rhs's free dimensions first when dy is the left operand: the same formula.
   gradients.push_back(operandGradient(t, dy[0], getRhs(), getLhs(), getRhsBatch(), getLhsBatch(), getRhsContract(),
                                       getLhsContract(), /*ownIsLhs=*/false));
+}
+
+void DotGeneralOp::widenResult() {
+  Type wide = computeType(elementOf(getLhs()));
+  setElementType(wide);
+  getResult().setType(RankedTensorType::get(shapeOf(getResult()), wide));
 }
 
 uint64_t DotGeneralOp::getFlops() {
@@ -213,7 +222,7 @@ void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   };
   results.push_back(t.dot(ordered(getLhs(), getLhsBatch(), getLhsContract()), ordered(getRhs(), getRhsBatch(), getRhsContract()),
                           leading(getLhsBatch()), leading(getRhsBatch()), trailing(getLhs(), getLhsContract()),
-                          trailing(getRhs(), getRhsContract())));
+                          trailing(getRhs(), getRhsContract()), elementOf(getResult())));
 }
 
 void DotGeneralOp::getPlacementRules(PlacementRules &rules) {

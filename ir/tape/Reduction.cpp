@@ -1,8 +1,11 @@
 #include "ir/tape/Reduction.h"
 
+#include "ir/tape/Elementwise.h"
 #include "ir/tape/Scalars.h"
 #include "ir/tape/TapeBuilder.h"
 #include "ir/tape/Target.h"
+
+#include "mlir/IR/PatternMatch.h"
 
 #define GET_OP_CLASSES
 #include "ir/tape/Reduction.cpp.inc"
@@ -115,31 +118,51 @@ static LogicalResult inferSumOfSquares(std::optional<Location> loc, ValueRange o
 
 LogicalResult SumOfSquaresOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                SmallVectorImpl<Type> &types) {
-  return inferSumOfSquares(loc, adaptor.getOperands(), {}, types);
+  return inferSumOfSquares(loc, adaptor.getTensors(), {}, types);
+}
+// Tensors that are all multiplied by one number are scaled as they are read.
+LogicalResult SumOfSquaresOp::canonicalize(SumOfSquaresOp op, PatternRewriter &rewriter) {
+  SmallVector<Value> tensors;
+  Value scale = op.getScale();
+  if (scale)
+    return failure();
+  for (Value tensor : op.getTensors()) {
+    auto product = tensor.getDefiningOp<MultiplyOp>();
+    bool scaled = product && rankOf(product.getLhs()) > 0 && rankOf(product.getRhs()) == 0 &&
+                  elementOf(product.getLhs()) == elementOf(product.getRhs());
+    if (!scaled || (scale && scale != product.getRhs()))
+      return failure();
+    scale = product.getRhs();
+    tensors.push_back(product.getLhs());
+  }
+  rewriter.replaceOpWithNewOp<SumOfSquaresOp>(op, tensors, scale)->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  return success();
 }
 void SumOfSquaresOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
-  Value parts = b.create<SumOfSquaresPartsOp>(getLoc(), getOperands());
+  Value parts = b.create<SumOfSquaresPartsOp>(getLoc(), getTensors(), getScale());
   results.push_back(TapeBuilder(b, getLoc()).reduceAll("sum", parts));
 }
 // Cut operands count each element once only where all are cut.
 void SumOfSquaresOp::getPlacementRules(PlacementRules &rules) {
-  if (llvm::any_of(getOperands(), [](Value operand) { return rankOf(operand) == 0; }))
+  if (llvm::any_of(getTensors(), [](Value tensor) { return rankOf(tensor) == 0; }))
     return;
   addUniformRule(*this, shard(0), rules);
+  if (getScale())
+    rules.back().operands.back() = kReplicate;
   rules.back().results = {kPartialSum};
 }
 
 LogicalResult SumOfSquaresPartsOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                     SmallVectorImpl<Type> &types) {
   int64_t parts = 0;
-  for (Value operand : adaptor.getOperands())
-    parts += (elementCount(operand.getType()) + kPart - 1) / kPart;
-  return inferSumOfSquares(loc, adaptor.getOperands(), {parts}, types);
+  for (Value tensor : adaptor.getTensors())
+    parts += (elementCount(tensor.getType()) + kPart - 1) / kPart;
+  return inferSumOfSquares(loc, adaptor.getTensors(), {parts}, types);
 }
 uint64_t SumOfSquaresPartsOp::getFlops() {
   uint64_t elements = 0;
-  for (Value operand : getOperands())
-    elements += elementCount(operand.getType());
+  for (Value tensor : getTensors())
+    elements += elementCount(tensor.getType());
   return 2 * elements;
 }
 // Where parts begin depends on the shapes: nothing to share out.

@@ -13,17 +13,18 @@ def ReduceOp : Tape_Op<"reduce", "Never", "Reduction", [Differentiable, ScalarBo
   let assemblyFormat = "$kind $operand `over` $dimensions attr-dict `:` type($operand)";
 }
 
-def SumOfSquaresOp : Tape_Semantic<"sum_of_squares", "Never"> {
-  let summary = "The sum of the squares of all elements of all operands";
-  let arguments = (ins Variadic<Tape_FloatTensor>:$operands);
+def SumOfSquaresOp : Tape_Semantic<"sum_of_squares", "Never", [AttrSizedOperandSegments]> {
+  let summary = "The sum of the squares of all elements, times `scale`, of all tensors";
+  let arguments = (ins Variadic<Tape_FloatTensor>:$tensors, Optional<Tape_ScalarFloat>:$scale);
   let results = (outs Tape_ScalarFloat:$result);
-  let assemblyFormat = "$operands attr-dict `:` type($operands)";
+  let assemblyFormat = "$tensors (`times` $scale^ `:` type($scale) `of`)? attr-dict `:` type($tensors)";
+  let hasCanonicalizeMethod = 1;
 }
-def SumOfSquaresPartsOp : Tape_Op<"sum_of_squares_parts", "Never", "Opaque", [], cost = CostFlops> {
-  let summary = "One sum of squares for each 4,096 elements of each operand, in order: one kernel for many tensors";
-  let arguments = (ins Variadic<Tape_FloatTensor>:$operands);
+def SumOfSquaresPartsOp : Tape_Op<"sum_of_squares_parts", "Never", "Opaque", [AttrSizedOperandSegments], cost = CostFlops> {
+  let summary = "One sum of squares for each 4,096 elements of each tensor, in order: one kernel for many tensors";
+  let arguments = (ins Variadic<Tape_FloatTensor>:$tensors, Optional<Tape_ScalarFloat>:$scale);
   let results = (outs Tape_FloatTensor:$result);
-  let assemblyFormat = "$operands attr-dict `:` type($operands)";
+  let assemblyFormat = "$tensors (`times` $scale^ `:` type($scale) `of`)? attr-dict `:` type($tensors)";
   let extraClassDeclaration = facts # "static constexpr int64_t kPart = 4096;";
 }
 #endif

@@ -109,11 +109,13 @@ Value ScalarBuilder::convert(Value a, Type elementType) {
     return a;
   bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(elementType);
   if (fromFloat && toFloat) {
+    // bf16 and f16 are reached through f32 only, which every target can round.
+    bool direct = from.isF32() || elementType.isF32();
+    if (!direct)
+      return convert(convert(a, builder_.getF32Type()), elementType);
     if (from.getIntOrFloatBitWidth() < elementType.getIntOrFloatBitWidth())
       return builder_.create<arith::ExtFOp>(loc_, to, a);
-    if (from.getIntOrFloatBitWidth() > elementType.getIntOrFloatBitWidth())
-      return builder_.create<arith::TruncFOp>(loc_, to, a);
-    return convert(convert(a, builder_.getF32Type()), elementType); // bf16 <-> f16
+    return builder_.create<arith::TruncFOp>(loc_, to, a);
   }
   if (fromFloat)
     return builder_.create<arith::FPToSIOp>(loc_, to, a);
@@ -127,6 +129,14 @@ Value ScalarBuilder::convert(Value a, Type elementType) {
   if (from.isInteger(1))
     return builder_.create<arith::ExtUIOp>(loc_, to, a);
   return builder_.create<arith::ExtSIOp>(loc_, to, a);
+}
+
+void buildElement(ScalarBodyOpInterface op, OpBuilder &builder, Location loc, ValueRange arguments, Value index,
+                  SmallVectorImpl<Value> &results) {
+  op.buildScalarBody(builder, loc, arguments, index, results);
+  ScalarBuilder s(builder, loc);
+  for (auto [result, value] : llvm::zip_equal(op->getResults(), results))
+    value = s.convert(s.convert(value, elementOf(result)), computeType(elementOf(result)));
 }
 
 } // namespace tapeout::tape

@@ -1,6 +1,8 @@
 // Builds the arith/math bodies of ops. Every method takes scalars or vectors, floats or integers, alike.
 #pragma once
 
+#include "ir/tape/Tape.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -47,6 +49,11 @@ private:
   mlir::OpBuilder &builder_;
   mlir::Location loc_;
 };
+
+/// One value per result of an elementwise op, of the results' compute types: bf16 and f16 are computed in f32 and rounded
+/// to their type once. `arguments` have the operands' compute types; `index` as in ScalarBodyOpInterface.
+void buildElement(ScalarBodyOpInterface op, mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange arguments,
+                  mlir::Value index, llvm::SmallVectorImpl<mlir::Value> &results);
 
 /// `type` with another element type: scalar to scalar, vector to vector.
 mlir::Type withElement(mlir::Type type, mlir::Type elementType);

@@ -81,6 +81,11 @@ uint64_t totalBytes(TypeRange types) {
   return bytes;
 }
 
+bool isLowPrecision(Type elementType) { return elementType.isBF16() || elementType.isF16(); }
+Type computeType(Type elementType) {
+  return isLowPrecision(elementType) ? Float32Type::get(elementType.getContext()) : elementType;
+}
+
 ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
@@ -102,16 +107,13 @@ StringRef layerName(Location loc) {
   return "";
 }
 
-// The common shape of elementwise operands: that of the first operand that is not rank 0.
-static ArrayRef<int64_t> commonShape(ValueRange operands) {
-  for (Value operand : operands)
-    if (rankOf(operand) != 0)
-      return shapeOf(operand);
-  return {};
+Value detail::leadingOperand(ValueRange operands) {
+  auto leading = llvm::find_if(operands, [](Value operand) { return rankOf(operand) != 0; });
+  return leading == operands.end() ? operands.front() : *leading;
 }
 
 LogicalResult detail::inferElementwise(std::optional<Location> loc, ValueRange operands, Type elementType, Type &result) {
-  ArrayRef<int64_t> shape = commonShape(operands);
+  ArrayRef<int64_t> shape = operands.empty() ? ArrayRef<int64_t>() : shapeOf(leadingOperand(operands));
   for (Value operand : operands)
     if (rankOf(operand) != 0 && shapeOf(operand) != shape)
       return emitOptionalError(loc, "operands have different shapes: ", operands.front().getType(), " and ",

@@ -15,6 +15,10 @@
 
 #include <optional>
 
+namespace mlir {
+class PatternRewriter;
+}
+
 namespace tapeout::tape {
 
 /// Elements of a tensor type.
@@ -27,6 +31,10 @@ uint64_t totalBytes(mlir::TypeRange types);
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
 int64_t rankOf(mlir::Value value);
 mlir::Type elementOf(mlir::Value value);
+/// bf16 and f16: types of memory. Ops compute their elements in computeType().
+bool isLowPrecision(mlir::Type elementType);
+/// The type in which elements of a type are computed: f32 for bf16 and f16, else the type itself.
+mlir::Type computeType(mlir::Type elementType);
 /// Row-major strides in elements.
 llvm::SmallVector<int64_t, 6> rowMajorStrides(llvm::ArrayRef<int64_t> shape);
 /// Appends a rule whose values are all placed alike.
@@ -52,6 +60,7 @@ inline constexpr llvm::StringLiteral kPhaseAttr = "tape.phase";
 
 inline constexpr llvm::StringLiteral kRoleParameter = "parameter";
 inline constexpr llvm::StringLiteral kRoleState = "optimizer_state";
+inline constexpr llvm::StringLiteral kRoleCopy = "copy"; // of a parameter, in low precision; follows from it
 inline constexpr llvm::StringLiteral kRoleCounter = "counter";
 inline constexpr llvm::StringLiteral kRoleConfig = "config";
 inline constexpr llvm::StringLiteral kRoleInput = "input";
@@ -61,6 +70,9 @@ mlir::LogicalResult verifyElementwiseShapes(mlir::Operation *op);
 void addElementwisePlacements(mlir::Operation *op, llvm::ArrayRef<unsigned> linearOperandSets, PlacementRules &rules);
 mlir::LogicalResult inferElementwise(std::optional<mlir::Location> loc, mlir::ValueRange operands,
                                      mlir::Type elementType, mlir::Type &result);
+/// The operand that an elementwise result looks like: the first that is not rank 0, or the first. Single numbers take part
+/// in whatever precision the tensors have, as Python's numbers do in PyTorch.
+mlir::Value leadingOperand(mlir::ValueRange operands);
 
 /// Copies inherent attributes that are still in the attribute dictionary into the properties; wrong ones stay out and are
 /// reported by the verifier.
@@ -101,7 +113,7 @@ public:
                                               mlir::ValueRange operands, mlir::DictionaryAttr, mlir::OpaqueProperties,
                                               mlir::RegionRange, llvm::SmallVectorImpl<mlir::Type> &types) {
     mlir::Type type;
-    if (mlir::failed(detail::inferElementwise(loc, operands, elementOf(operands.front()), type)))
+    if (mlir::failed(detail::inferElementwise(loc, operands, elementOf(detail::leadingOperand(operands)), type)))
       return mlir::failure();
     types.assign(resultCount(), type);
     return mlir::success();

@@ -67,9 +67,11 @@ Value TapeBuilder::reduceAll(llvm::StringRef kind, Value a) {
 }
 
 Value TapeBuilder::dot(Value lhs, Value rhs, Ints lhsBatch, Ints rhsBatch, Ints lhsContract, Ints rhsContract,
-                       StringRef triangle) {
-  StringAttr attribute = triangle.empty() ? StringAttr() : builder_.getStringAttr(triangle);
-  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, lhsBatch, rhsBatch, lhsContract, rhsContract, attribute);
+                       Type elementType, StringRef triangle) {
+  bool named = elementType && elementType != elementOf(lhs);
+  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, lhsBatch, rhsBatch, lhsContract, rhsContract,
+                                       named ? TypeAttr::get(elementType) : TypeAttr(),
+                                       triangle.empty() ? StringAttr() : builder_.getStringAttr(triangle));
 }
 
 Value TapeBuilder::sumTo(Value gradient, Value operand) {

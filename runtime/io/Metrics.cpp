@@ -28,6 +28,10 @@ static std::string jsonLine(const StepMetrics &metrics) {
   json["lr"] = metrics.lr;
   json[metrics.unit + "_per_s"] = metrics.throughput;
   json["data_wait"] = metrics.dataWaitShare;
+  if (metrics.lossScale) {
+    json["loss_scale"] = *metrics.lossScale;
+    json["skipped_steps"] = metrics.skippedSteps;
+  }
   if (metrics.evalLoss)
     json["eval_loss"] = *metrics.evalLoss;
   return json.dump() + "\n";
@@ -91,6 +95,8 @@ Status MetricsWriter::record(const StepMetrics &metrics) {
   TAPEOUT_RETURN_IF_ERROR(state_->lines->append(jsonLine(metrics)));
   std::vector<Scalar> scalars = {
       {"train/loss", metrics.loss}, {"train/grad_norm", metrics.gradNorm}, {"train/lr", metrics.lr}};
+  if (metrics.lossScale)
+    scalars.push_back({"train/loss_scale", *metrics.lossScale});
   if (metrics.evalLoss)
     scalars.push_back({"eval/loss", *metrics.evalLoss});
   double wallTime = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

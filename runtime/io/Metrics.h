@@ -1,7 +1,7 @@
 // What a run tells about itself: a progress line, metrics.jsonl and a TensorBoard event file.
 //
 // metrics.jsonl: one JSON object per step, keys step, loss, grad_norm, lr, tokens_per_s (or samples_per_s), data_wait,
-// and eval_loss when there is one; numbers that are not finite are null. Every line is written whole, so that a killed
+// loss_scale and skipped_steps where the loss is scaled, and eval_loss when there is one; numbers that are not finite are null. Every line is written whole, so that a killed
 // run leaves complete lines; a resumed run first removes the lines after the step it resumes from.
 #pragma once
 
@@ -21,6 +21,8 @@ struct StepMetrics {
   double loss = 0;
   double gradNorm = 0;
   double lr = 0;
+  std::optional<double> lossScale; ///< where the loss is scaled
+  uint64_t skippedSteps = 0;       ///< so far, because a gradient was not finite
   double throughput = 0;       ///< `unit` per second
   std::string unit = "tokens"; ///< "tokens" or "samples"
   double dataWaitShare = 0;    ///< of the step's time, 0 to 1

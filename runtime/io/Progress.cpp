@@ -41,9 +41,11 @@ std::string progressText(const StepMetrics &metrics, std::optional<double> secon
     text += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
   if (secondsLeft)
     text += fmt::format("  ETA {}", durationText(*secondsLeft));
-  text += fmt::format("  {} {}/s  grad {:.3g}  lr {:.2e}  data wait {:.0f}%  memory {}", scaled(metrics.throughput),
-                      metrics.unit, metrics.gradNorm, metrics.lr, metrics.dataWaitShare * 100,
-                      memoryText(metrics.memoryBytes));
+  text += fmt::format("  {} {}/s  grad {:.3g}  lr {:.2e}", scaled(metrics.throughput), metrics.unit, metrics.gradNorm,
+                      metrics.lr);
+  if (metrics.lossScale)
+    text += fmt::format("  scale {:g}, {} skipped", *metrics.lossScale, metrics.skippedSteps);
+  text += fmt::format("  data wait {:.0f}%  memory {}", metrics.dataWaitShare * 100, memoryText(metrics.memoryBytes));
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
+#include "runtime/base/BFloat16.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "gtest/gtest.h"
@@ -27,10 +28,20 @@ public:
   void *data() const { return memory_.get(); }
   void write(const Values &values) {
     visit([&](auto *data) { std::copy(values.begin(), values.end(), data); });
+    auto *bits = static_cast<uint16_t *>(memory_.get());
+    if (element_.isBF16())
+      std::transform(values.begin(), values.end(), bits, doubleToBfloat16);
+    if (element_.isF16())
+      std::transform(values.begin(), values.end(), bits, doubleToHalf);
   }
   Values read() const {
     Values values(count_);
     visit([&](auto *data) { std::copy_n(data, count_, values.begin()); });
+    const auto *bits = static_cast<const uint16_t *>(memory_.get());
+    if (element_.isBF16())
+      std::transform(bits, bits + count_, values.begin(), bfloat16ToFloat);
+    if (element_.isF16())
+      std::transform(bits, bits + count_, values.begin(), halfToFloat);
     return values;
   }
 
@@ -44,7 +55,7 @@ private:
       f(static_cast<uint8_t *>(memory_.get()));
     else if (element_.isInteger(32))
       f(static_cast<int32_t *>(memory_.get()));
-    else
+    else if (element_.isInteger(64))
       f(static_cast<int64_t *>(memory_.get()));
   }
 
@@ -60,18 +71,6 @@ private:
 CpuPrograms::CpuPrograms(MLIRContext &context) : context_(context) {
   context.loadDialect<plan::PlanDialect>();
   plan_ = ModuleOp::create(UnknownLoc::get(&context));
-}
-
-bool CpuPrograms::isSupported(func::FuncOp function) {
-  auto isNarrow = [](Type type) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    return tensor && (tensor.getElementType().isBF16() || tensor.getElementType().isF16());
-  };
-  auto result = function.walk([&](Operation *op) {
-    bool narrow = llvm::any_of(op->getOperandTypes(), isNarrow) || llvm::any_of(op->getResultTypes(), isNarrow);
-    return narrow ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return !result.wasInterrupted();
 }
 
 size_t CpuPrograms::add(func::FuncOp function) {
@@ -140,7 +139,7 @@ std::vector<Values> CpuPrograms::run(size_t program, ArrayRef<Tensor> arguments)
   auto &[function, steps] = programs_[program];
   llvm::DenseMap<Value, Values> values;
   for (auto [argument, tensor] : llvm::zip(function.getArguments(), arguments))
-    values[argument] = tensor.values;
+    codegen::reference::roundTo(tensor.elementType, values[argument] = tensor.values);
   for (const Step &step : steps) {
     std::vector<Values> results(step.op->getNumResults());
     bool done = true;

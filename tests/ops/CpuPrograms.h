@@ -18,9 +18,6 @@ class CpuPrograms {
 public:
   explicit CpuPrograms(mlir::MLIRContext &context);
 
-  /// Whether all its types have kernels: bf16 and f16 have none.
-  static bool isSupported(mlir::func::FuncOp function);
-
   /// Makes a kernel of every op or fusion but reshapes, which are aliases, and products, which the reference interpreter
   /// evaluates. Equal kernels are one. The function must live as long as this. Returns the number of the program.
   size_t add(mlir::func::FuncOp function);

@@ -31,3 +31,19 @@ func.func @apart(%a: tensor<3xf32>, %b: tensor<5xf32>, %c: tensor<4x4xf32>, %rat
   %4 = tape.dot_general %2, %3 batch [] x [] contract [1] x [0] : tensor<4x4xf32>, tensor<4xf32>
   return %0, %1, %3, %4 : tensor<3xf32>, tensor<5xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Casts of parameters are ready at the start and become one launch there; the cast of an activation stays.
+// CHECK-LABEL: @casts
+// CHECK: %[[BOTH:.*]]:2 = tape.fusion(%arg1, %arg2) attributes {tensors = 2 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> (tensor<4x8xbf16>, tensor<8x4xbf16>)
+// CHECK: tape.dot_general %{{.*}}, %[[BOTH]]#0
+// CHECK: tape.dot_general %{{.*}}, %[[BOTH]]#1
+func.func @casts(%x: tensor<2x8xbf16>, %a: tensor<4x8xf32>, %b: tensor<8x4xf32>) -> tensor<2x8xbf16> {
+  %0 = tape.convert %a to bf16 : tensor<4x8xf32>
+  %1 = tape.dot_general %x, %0 batch [] x [] contract [1] x [1] to f32 : tensor<2x8xbf16>, tensor<4x8xbf16>
+  %2 = tape.convert %1 to bf16 : tensor<2x4xf32>
+  %3 = tape.convert %b to bf16 : tensor<8x4xf32>
+  %4 = tape.dot_general %2, %3 batch [] x [] contract [1] x [1] : tensor<2x4xbf16>, tensor<8x4xbf16>
+  return %4 : tensor<2x8xbf16>
+}

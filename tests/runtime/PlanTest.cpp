@@ -130,7 +130,19 @@ const std::vector<HostileCase> kHostileCases = {
     {"LaunchWritesInput", [](auto &p) { launchOf(p, 1).arguments[2] = slotIndex(p, "x"); }, "writes to 'x'"},
     {"LaunchWritesConfig", [](auto &p) { launchOf(p, 1).arguments[2] = 0; }, "may only read"},
     {"MatmulSlot", [](auto &p) { matmulOf(p).b = 1000; }, "slot 1000"},
-    {"MatmulType", [](auto &p) { matmulOf(p).a = slotIndex(p, "config"); }, "not float32"},
+    {"MatmulType", [](auto &p) { matmulOf(p).a = slotIndex(p, "config"); }, "is of f64, f32 and f32"},
+    {"MatmulMixedTypes",
+     [](auto &p) { p.slots[matmulOf(p).a]->element_type = plan::ElementType::BF16; }, "is of bf16, f32 and f32"},
+    {"MatmulNarrowResult",
+     [](auto &p) { p.slots[matmulOf(p).c]->element_type = plan::ElementType::F16; }, "is of f32, f32 and f16"},
+    {"StateRecipe",
+     [](auto &p) {
+       auto &slot = *p.slots[slotIndex(p, "config")];
+       slot.kind = plan::SlotKind::OptimizerState;
+       slot.initializer = std::make_unique<plan::InitializerT>();
+       slot.initializer->kind = plan::InitializerKind::Normal;
+     },
+     "has a recipe that is not a constant"},
     {"MatmulLeavesA", [](auto &p) { matmulOf(p).a_row_stride = 9; }, "leaves its operand 'x'"},
     {"MatmulLeavesC", [](auto &p) { matmulOf(p).c_row_stride = 2; }, "leaves its operand 'linear'"},
     {"MatmulOffset", [](auto &p) { matmulOf(p).a_offset = 1; }, "leaves its operand 'x'"},

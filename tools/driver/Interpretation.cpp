@@ -56,8 +56,8 @@ class Runner {
 public:
   Runner(func::FuncOp func, Interpreter interpreter) : func_(func), interpreter_(std::move(interpreter)) {}
 
-  static FailureOr<Runner> create(ModuleOp module, Precision precision) {
-    auto func = module.lookupSymbol<func::FuncOp>("step");
+  static FailureOr<Runner> create(ModuleOp module, Precision precision, StringRef function = "step") {
+    auto func = module.lookupSymbol<func::FuncOp>(function);
     auto interpreter = Interpreter::create(func, precision);
     if (failed(interpreter))
       return failure();
@@ -98,6 +98,32 @@ struct Interpretation::State {
   std::optional<Runner> stepRunner, gradientRunner;
   NamedTensors tensors; ///< parameters, optimizer state, counter, config
 
+  /// Runs a function; what it updates becomes part of the state, the rest is returned by name.
+  Result<std::map<std::string, double>> advance(Runner &runner, const NamedTensors &inputs) {
+    func::FuncOp func = runner.func();
+    auto results = runner.run(tensors, inputs);
+    if (failed(results))
+      return Status::error(ExitCode::Failed, fmt::format("the interpreter could not run @{}", func.getName().str()));
+    std::map<std::string, double> metrics;
+    for (auto [i, result] : llvm::enumerate(*results)) {
+      if (auto updates = func.getResultAttrOfType<IntegerAttr>(i, tape::kUpdatesAttr))
+        tensors[attributeOf(func, updates.getInt(), tape::kNameAttr).str()] = std::move(result);
+      else if (auto name = func.getResultAttrOfType<StringAttr>(i, tape::kNameAttr))
+        metrics[name.str()] = result.values.front();
+    }
+    return metrics;
+  }
+
+  /// As the runtime does whenever parameters were set from outside.
+  Status prepare() {
+    if (!stepCompilation->module().lookupSymbol("prepare"))
+      return Status::ok();
+    auto runner = Runner::create(stepCompilation->module(), precision, "prepare");
+    if (failed(runner))
+      return Status::error(ExitCode::Failed, "the interpreter cannot run this model's @prepare");
+    return advance(*runner, {}).status();
+  }
+
   Result<std::unique_ptr<Compilation>> compile(const std::string &lastPass) {
     auto compilation = std::make_unique<Compilation>(graph, options);
     Status status = compilation->import();
@@ -118,7 +144,7 @@ Result<std::unique_ptr<Interpretation>> Interpretation::create(const frontend::G
   state->graph = graph;
   state->options = options;
   state->precision = precision;
-  auto compilation = state->compile("verify-train-step");
+  auto compilation = state->compile(options.training.precision == "fp32" ? "verify-train-step" : "verify-precision");
   if (!compilation.isOk())
     return compilation.status();
   state->stepCompilation = std::move(*compilation);
@@ -142,6 +168,7 @@ Result<std::unique_ptr<Interpretation>> Interpretation::create(const frontend::G
       for (auto [field, value] : defaults)
         tensor.values[static_cast<size_t>(field)] = value;
   }
+  TAPEOUT_RETURN_IF_ERROR(state->prepare());
   return std::unique_ptr<Interpretation>(new Interpretation(std::move(state)));
 }
 
@@ -155,18 +182,7 @@ std::map<std::string, RankedTensorType> Interpretation::inputTypes() {
 }
 
 Result<std::map<std::string, double>> Interpretation::step(const NamedTensors &inputs) {
-  func::FuncOp func = state_->stepRunner->func();
-  auto results = state_->stepRunner->run(state_->tensors, inputs);
-  if (failed(results))
-    return Status::error(ExitCode::Failed, "the interpreter could not run the step");
-  std::map<std::string, double> metrics;
-  for (auto [i, result] : llvm::enumerate(*results)) {
-    if (auto updates = func.getResultAttrOfType<IntegerAttr>(i, tape::kUpdatesAttr))
-      state_->tensors[attributeOf(func, updates.getInt(), tape::kNameAttr).str()] = std::move(result);
-    else if (auto name = func.getResultAttrOfType<StringAttr>(i, tape::kNameAttr))
-      metrics[name.str()] = result.values.front();
-  }
-  return metrics;
+  return state_->advance(*state_->stepRunner, inputs);
 }
 
 const Tensor &Interpretation::tensor(const std::string &name) const { return state_->tensors.at(name); }
@@ -238,7 +254,7 @@ Status Interpretation::importParameters(const std::string &path) {
   }
   if (!wrong.empty())
     return Status::error(ExitCode::BadData, fmt::format("{} does not fit model {}: {}", path, state_->graph.name, wrong));
-  return Status::ok();
+  return state_->prepare();
 }
 
 Status Interpretation::exportParameters(const std::string &path) const {

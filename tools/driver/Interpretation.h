@@ -26,9 +26,9 @@ public:
 
   /// One training step on `inputs` ("tokens", "labels"...). Returns the metrics: loss, grad_norm, lr, count.
   Result<std::map<std::string, double>> step(const NamedTensors &inputs);
-  /// Gradients of the loss before clipping, by parameter name; changes nothing.
   /// A parameter or another part of the state, by name.
   const codegen::reference::Tensor &tensor(const std::string &name) const;
+  /// Gradients of the loss before clipping, by parameter name, without mixed precision; changes nothing.
   Result<NamedTensors> gradients(const NamedTensors &inputs);
 
   /// Names and types of what `inputs` must hold.

@@ -2,6 +2,8 @@
 
 #include "frontend/ModelFile.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -22,6 +24,13 @@ void CompileArguments::addTo(CLI::App &command) {
   command.add_option("--label-smoothing", labelSmoothing, "Share of the target that all classes divide among them (cross_entropy)");
   command.add_option("--freeze", freeze, "Parameters that are not trained: name patterns with * and ?");
   command.add_option("--no-decay", noDecay, "Parameters without weight decay: name patterns with * and ?");
+  command.add_option("--precision", precision, "Of products and activations; parameters and optimizer are fp32")
+      ->check(CLI::IsMember(precisions))
+      ->capture_default_str();
+  command.add_option("--amp-level", ampLevel, "O1: as PyTorch's autocast; O2: parameters and residual in low precision too")
+      ->check(CLI::IsMember({"O1", "O2"}));
+  command.add_option("--loss-scale", lossScale, "torch or paddle: dynamic, with their rules; a number; none (default: torch for fp16)");
+  command.add_option("--keep-fp32", keepFp32, "Layers that stay fp32: name patterns with * and ?");
   command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
   command.add_option("--skip-pass", skipped, "Leave out an optional pass, to see what it does; may be repeated")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(optionalPasses), std::end(optionalPasses))));
@@ -77,6 +86,24 @@ Status checkRange(const char *option, std::optional<double> value, double least,
 
 } // namespace
 
+Status CompileArguments::setPrecision(TrainingOptions &training) const {
+  bool mixed = precision == "bf16" || precision == "fp16";
+  if (!mixed && (!ampLevel.empty() || !keepFp32.empty()))
+    return Status::error(ExitCode::BadConfig, fmt::format("{} is about mixed precision; give --precision bf16 or fp16 with it",
+                                                          ampLevel.empty() ? "--keep-fp32" : "--amp-level"));
+  training.precision = mixed ? precision : "fp32";
+  if (!ampLevel.empty())
+    training.ampLevel = ampLevel;
+  training.keepFp32 = keepFp32;
+  training.lossScale = !lossScale.empty() ? lossScale : precision == "fp16" ? "torch" : "none";
+  double number = 0;
+  bool named = training.lossScale == "none" || training.lossScale == "torch" || training.lossScale == "paddle";
+  if (!named && (llvm::StringRef(lossScale).getAsDouble(number) || !(number > 0 && number < 1e30)))
+    return Status::error(ExitCode::BadConfig, fmt::format("--loss-scale is {}, but must be torch, paddle, none or a positive number",
+                                                          lossScale));
+  return Status::ok();
+}
+
 Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &graph) const {
   driver::CompileOptions result;
   if (batch && (*batch < 1 || *batch > 1 << 20))
@@ -100,6 +127,7 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
                                                           "is {}; leave the option out", result.training.loss));
   result.training.optimizer = optimizer;
   result.training.noDecay = noDecay;
+  TAPEOUT_RETURN_IF_ERROR(setPrecision(result.training));
   result.training.fusion = !noFusion;
   result.training.skipped = skipped;
   result.freeze = freeze;
@@ -151,6 +179,12 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   result.describe = fmt::format("--target {} --batch {} --optimizer {} --loss {}", result.target.text(), result.batch, optimizer, result.training.loss);
   if (result.training.labelSmoothing > 0)
     result.describe += fmt::format(" --label-smoothing {}", result.training.labelSmoothing);
+  if (result.training.precision != "fp32")
+    result.describe += fmt::format(" --precision {} --amp-level {}", precision, result.training.ampLevel);
+  if (result.training.lossScale != "none")
+    result.describe += fmt::format(" --loss-scale {}", result.training.lossScale);
+  for (const std::string &pattern : keepFp32)
+    result.describe += fmt::format(" --keep-fp32 '{}'", pattern);
   if (noFusion)
     result.describe += " --no-fusion";
   for (const std::string &pass : skipped)

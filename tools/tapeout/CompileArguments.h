@@ -23,9 +23,11 @@ struct CompileInput {
 
 struct CompileArguments {
   std::string model; ///< model file
+  std::string precision = "fp32", ampLevel, lossScale;
+  std::vector<std::string> precisions = {"fp32", "bf16", "fp16"}; ///< that --precision takes; fp64: interpret only
   std::string target, optimizer = "adamw", loss, schedule;
   std::optional<int64_t> batch;
-  std::vector<std::string> freeze, noDecay;
+  std::vector<std::string> freeze, noDecay, keepFp32;
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
   unsigned threads = 0;
   bool noFusion = false;
@@ -39,6 +41,7 @@ struct CompileArguments {
   Status checkOutput(const std::string &output) const;
 
 private:
+  Status setPrecision(TrainingOptions &training) const;
   Result<driver::CompileOptions> options(const frontend::Graph &graph) const;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 struct InterpretArguments {
   CompileArguments compile;
-  std::string data, labels, init, exportPath, gradients, precision = "fp64";
+  std::string data, labels, init, exportPath, gradients;
   uint64_t steps = 10;
   bool sequential = false;
 };
@@ -70,7 +70,7 @@ Status interpret(const InterpretArguments &arguments) {
   if (!input.isOk())
     return input.status();
   input->options.overrides.try_emplace(Hyperparameter::TotalSteps, static_cast<double>(arguments.steps));
-  auto precision = arguments.precision == "fp64" ? codegen::reference::Precision::F64 : codegen::reference::Precision::F32;
+  auto precision = arguments.compile.precision == "fp64" ? codegen::reference::Precision::F64 : codegen::reference::Precision::F32;
   auto interpretation = driver::Interpretation::create(input->graph, input->options, precision);
   if (!interpretation.isOk())
     return interpretation.status();
@@ -108,15 +108,16 @@ Status interpret(const InterpretArguments &arguments) {
 Action addInterpretCommand(CLI::App &app) {
   auto arguments = std::make_shared<InterpretArguments>();
   CLI::App *command = app.add_subcommand("interpret", "Train with the slow reference interpreter");
+  arguments->compile.precision = "fp64";
+  arguments->compile.precisions.push_back("fp64");
   arguments->compile.addTo(*command);
   command->add_option("--data", arguments->data, "Dataset, as for an executable")->required();
   command->add_option("--labels", arguments->labels, "Labels (.npy) of a dataset of arrays");
   command->add_option("--steps", arguments->steps, "Training steps");
-  command->add_option("--precision", arguments->precision, "fp32 or fp64")->check(CLI::IsMember({"fp32", "fp64"}));
   command->add_flag("--sequential", arguments->sequential, "Samples in file order instead of shuffled");
   command->add_option("--init", arguments->init, "Start from the parameters of a safetensors file");
   command->add_option("--export", arguments->exportPath, "Write the final parameters (f64) to a safetensors file");
-  command->add_option("--dump-gradients", arguments->gradients, "Write the first step's gradients (f64, before clipping)");
+  command->add_option("--dump-gradients", arguments->gradients, "Write the first step's gradients (f64, before clipping, without mixed precision)");
   return [arguments] { return interpret(*arguments); };
 }
 

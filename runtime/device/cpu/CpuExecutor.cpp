@@ -21,6 +21,15 @@ Result<CpuIsa> chooseIsa(std::optional<CpuIsa> wanted) {
   return found.isOk() && wanted ? *wanted : found;
 }
 
+bool hasLowPrecisionProducts(const Plan &plan) {
+  for (const plan::Program *program : orEmpty(plan.root().programs()))
+    for (const plan::Instruction *instruction : orEmpty(program->instructions()))
+      if (const plan::Matmul *matmul = instruction->body_as_Matmul())
+        if (elementType(plan.slot(matmul->a())) != ElementType::F32)
+          return true;
+  return false;
+}
+
 } // namespace
 
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan &plan, std::span<const uint8_t> kernels,
@@ -36,6 +45,12 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan &plan, std::
   if (!workspace.isOk())
     return workspace.status();
   executor->workspace_.emplace(std::move(*workspace));
+  if (hasLowPrecisionProducts(plan)) {
+    Result<GemmStaging> staging = GemmStaging::create(executor->pool().threads());
+    if (!staging.isOk())
+      return staging.status();
+    executor->staging_.emplace(std::move(*staging));
+  }
   TAPEOUT_RETURN_IF_ERROR(executor->resolveKernels(kernels));
   for (const plan::Program *program : orEmpty(plan.root().programs()))
     TAPEOUT_RETURN_IF_ERROR(executor->prepare(*program, options.checkMemory));
@@ -90,9 +105,14 @@ CpuExecutor::Instruction CpuExecutor::prepareInstruction(const plan::Instruction
   if (const plan::Launch *launch = instruction.body_as_Launch())
     return prepareLaunch(*launch, prepared);
   if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
-    auto at = [&](uint32_t slot, int64_t offset) { return reinterpret_cast<float *>(use(slot)) + offset; };
-    Matmul result{toGemmProblem(*matmul), at(matmul->a(), matmul->a_offset()), at(matmul->b(), matmul->b_offset()),
-                  at(matmul->c(), matmul->c_offset()), {}};
+    auto typeOf = [&](uint32_t slot) { return elementType(plan().slot(slot)); };
+    auto at = [&](uint32_t slot, int64_t offset) -> void * { return use(slot) + offset * elementSize(typeOf(slot)); };
+    Matmul result{toGemmProblem(*matmul),
+                  {typeOf(matmul->a()), typeOf(matmul->c())},
+                  at(matmul->a(), matmul->a_offset()),
+                  at(matmul->b(), matmul->b_offset()),
+                  at(matmul->c(), matmul->c_offset()),
+                  {}};
     if (matmul->epilogue())
       result.epilogue = prepareLaunch(*matmul->epilogue(), prepared);
     return result;
@@ -105,6 +125,25 @@ CpuExecutor::Instruction CpuExecutor::prepareInstruction(const plan::Instruction
   }
   const plan::Copy &copy = *instruction.body_as_Copy();
   return Copy{use(copy.source()), use(copy.destination()), static_cast<int64_t>(copy.bytes())};
+}
+
+void CpuExecutor::execute(const Matmul &matmul, const Prepared &prepared) {
+  auto finish = [&](GemmPiece piece) {
+    int64_t units = epilogueUnits(matmul.problem.n), first = piece.column / kEpilogueColumns;
+    int64_t end = first + epilogueUnits(piece.columns);
+    for (int64_t row = piece.row; row < piece.row + piece.rows; ++row)
+      matmul.epilogue->function(prepared.arguments.data() + matmul.epilogue->firstArgument, row * units + first,
+                                row * units + end);
+  };
+  FunctionRef<void(GemmPiece)> whenFinished;
+  if (matmul.epilogue)
+    whenFinished = finish;
+  if (matmul.types.operand == ElementType::F32)
+    gemm(matmul.problem, static_cast<const float *>(matmul.a), static_cast<const float *>(matmul.b),
+         static_cast<float *>(matmul.c), isa_, pool(), *workspace_, whenFinished);
+  else
+    lowPrecisionGemm(matmul.problem, matmul.types, matmul.a, matmul.b, matmul.c, isa_, pool(), *workspace_, *staging_,
+                     whenFinished);
 }
 
 void CpuExecutor::execute(const Window &window) {
@@ -132,17 +171,7 @@ void CpuExecutor::execute(const Instruction &instruction, const Prepared &prepar
     pool().parallelFor(launch->units, launch->grain,
                       [&](int64_t begin, int64_t end) { launch->function(arguments, begin, end); });
   } else if (const auto *matmul = std::get_if<Matmul>(&instruction)) {
-    auto finish = [&](GemmPiece piece) {
-      int64_t units = epilogueUnits(matmul->problem.n), first = piece.column / kEpilogueColumns;
-      int64_t end = first + epilogueUnits(piece.columns);
-      for (int64_t row = piece.row; row < piece.row + piece.rows; ++row)
-        matmul->epilogue->function(prepared.arguments.data() + matmul->epilogue->firstArgument, row * units + first,
-                                   row * units + end);
-    };
-    FunctionRef<void(GemmPiece)> whenFinished;
-    if (matmul->epilogue)
-      whenFinished = finish;
-    gemm(matmul->problem, matmul->a, matmul->b, matmul->c, isa_, pool(), *workspace_, whenFinished);
+    execute(*matmul, prepared);
   } else if (const auto *window = std::get_if<Window>(&instruction)) {
     execute(*window);
   } else {

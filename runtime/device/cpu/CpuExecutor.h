@@ -8,8 +8,8 @@
 #include "runtime/Executor.h"
 #include "runtime/MemoryCheck.h"
 #include "runtime/device/cpu/Convolution.h"
-#include "runtime/device/cpu/Gemm.h"
 #include "runtime/device/cpu/KernelLibrary.h"
+#include "runtime/device/cpu/LowPrecisionGemm.h"
 
 #include <variant>
 
@@ -44,8 +44,9 @@ private:
   };
   struct Matmul {
     GemmProblem problem;
-    const float *a, *b;
-    float *c;
+    GemmTypes types;
+    const void *a, *b;
+    void *c;
     std::optional<Launch> epilogue;
   };
   struct Window {
@@ -73,6 +74,7 @@ private:
   Status prepare(const plan::Program &program, bool checkMemory);
   Launch prepareLaunch(const plan::Launch &launch, Prepared &prepared);
   Instruction prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
+  void execute(const Matmul &matmul, const Prepared &prepared);
   void execute(const Window &window);
   void execute(const Instruction &instruction, const Prepared &prepared);
   uint8_t *use(uint32_t slot);
@@ -81,6 +83,7 @@ private:
   CpuIsa isa_;
   std::unique_ptr<KernelLibrary> library_;
   std::optional<GemmWorkspace> workspace_;
+  std::optional<GemmStaging> staging_; // where the plan has products in low precision
   std::vector<KernelFunction> functions_; // per kernel of the plan
   std::vector<Prepared> programs_;
 };

@@ -69,7 +69,7 @@ Sample weightGrad(std::string name, const Convolution &c, int64_t parts) {
           {floats(c.input), floats(c.result())},
           [=](TapeBuilder &t, ValueRange x) -> Value {
             return t.builder().create<ConvolutionWeightGradOp>(t.loc(), x[0], x[1], ArrayRef(c.weight).drop_front(2),
-                                                               c.strides, c.padding, parts);
+                                                               c.strides, c.padding, parts, TypeAttr());
           },
           [=](const Arrays &x) {
             int64_t plane = c.outHeight() * c.outWidth(), positions = c.input[0] * plane;

@@ -49,7 +49,7 @@ double sumOfSquares(const std::vector<double> &x, size_t begin, size_t end) {
 std::vector<Sample> reductionSamples() {
   return {
       {"sum_of_squares", kTensors,
-       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresOp>(t.loc(), x); },
+       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresOp>(t.loc(), x, Value()); },
        [](const Arrays &x) {
          double sum = 0;
          for (const auto &tensor : x)
@@ -57,7 +57,7 @@ std::vector<Sample> reductionSamples() {
          return Arrays{{sum}};
        }},
       {"sum_of_squares_parts", kTensors,
-       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresPartsOp>(t.loc(), x); },
+       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresPartsOp>(t.loc(), x, Value()); },
        [](const Arrays &x) {
          return Arrays{{sumOfSquares(x[0], 0, 15), sumOfSquares(x[1], 0, 4096), sumOfSquares(x[1], 4096, 4196),
                         sumOfSquares(x[2], 0, 7), sumOfSquares(x[3], 0, 128)}};
