@@ -230,6 +230,8 @@ Status CudaExecutor::tune(const std::string &path) {
   return synchronize();
 }
 
+std::string CudaExecutor::architecture() const { return fmt::format("sm_{}", device_.architecture()); }
+
 std::string CudaExecutor::description() const {
   std::string text = fmt::format("{} ({}), driver {}.{}", device_.name(), architecture(), device_.driverVersion() / 1000,
                                  device_.driverVersion() % 1000 / 10);

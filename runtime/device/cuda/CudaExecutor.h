@@ -32,7 +32,7 @@ public:
   Status clear(uint32_t slot) override;
   Result<SlotBytes> read(uint32_t slot) override;
   std::string description() const override;
-  std::string architecture() const override { return "sm_" + std::to_string(device_.architecture()); }
+  std::string architecture() const override;
   uint64_t memoryBytes() const override { return plan().persistentBytes() + plan().arenaBytes() + libraryBytes_; }
   uint64_t arenaResidentBytes() const override { return plan().arenaBytes(); }
   uint64_t arenaHighWater() const override { return highWater_; }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tapeout::rt::test {
@@ -34,5 +35,7 @@ struct FakeCuda {
 /// The state behind the functions of the fake, fresh after reset.
 FakeCuda &fakeCuda();
 void resetFakeCuda();
+/// Whether a function of the driver frees something; these never fail here, as nobody could act on it.
+bool givesBack(std::string_view call);
 
 } // namespace tapeout::rt::test
