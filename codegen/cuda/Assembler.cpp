@@ -14,7 +14,6 @@ namespace tapeout::codegen {
 namespace {
 
 constexpr size_t kMaxCubin = size_t(1) << 30, kMaxMessage = 1 << 20;
-constexpr unsigned kSeconds = 600; // that one run may take
 
 class Ptxas : public Assembler {
 public:
@@ -30,7 +29,7 @@ public:
     if (!program)
       return nullptr;
     std::unique_ptr<Ptxas> ptxas(new Ptxas(*program));
-    Result<std::string> version = ptxas->run({"--version"}, "");
+    Result<std::string> version = ptxas->run({"--version"});
     if (!version.isOk())
       return nullptr;
     ptxas->name_ = "ptxas " + *version;
@@ -43,35 +42,36 @@ public:
   Result<std::string> assemble(const std::string &ptx, unsigned architecture) override {
     llvm::SmallString<128> folder;
     if (llvm::sys::fs::createUniqueDirectory("tapeout-ptxas", folder))
-      return Status::error(ExitCode::Failed, "no temporary folder can be made for assembling the kernels; set TMPDIR to a writable folder");
+      return noTemporaryFile();
     auto cleanUp = llvm::make_scope_exit([&] { llvm::sys::fs::remove_directories(folder); });
     std::string source = (folder + "/kernels.ptx").str(), cubin = (folder + "/kernels.cubin").str();
     TAPEOUT_RETURN_IF_ERROR(writeFile(source, ptx));
-    Result<std::string> output = run({"-O3", "-arch=sm_" + std::to_string(architecture), source, "-o", cubin}, folder.str().str());
-    if (!output.isOk())
-      return output.status();
-    return readFile(cubin, kMaxCubin);
+    Result<std::string> output = run({"-O3", "-arch=sm_" + std::to_string(architecture), source, "-o", cubin});
+    return output.isOk() ? readFile(cubin, kMaxCubin) : output;
   }
 
 private:
   explicit Ptxas(std::string program) : program_(std::move(program)) {}
 
-  /// What it prints. `folder`: for the output; empty: one of its own.
-  Result<std::string> run(const std::vector<std::string> &options, const std::string &folder) {
-    llvm::SmallString<128> output(folder);
-    if (folder.empty() ? bool(llvm::sys::fs::createTemporaryFile("tapeout-ptxas", "txt", output)) : (output += "/output.txt", false))
-      return Status::error(ExitCode::Failed, "no temporary file can be made; set TMPDIR to a writable folder");
+  static Status noTemporaryFile() {
+    return Status::error(ExitCode::Failed, "no temporary file can be made to assemble the kernels; set TMPDIR to a writable folder");
+  }
+
+  /// What it prints.
+  Result<std::string> run(const std::vector<std::string> &options) {
+    llvm::SmallString<128> output;
+    if (llvm::sys::fs::createTemporaryFile("tapeout-ptxas", "txt", output))
+      return noTemporaryFile();
     auto cleanUp = llvm::make_scope_exit([&] { llvm::sys::fs::remove(output); });
     std::vector<llvm::StringRef> arguments{program_};
     arguments.insert(arguments.end(), options.begin(), options.end());
     std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), output.str(), output.str()};
     std::string error;
-    int code = llvm::sys::ExecuteAndWait(program_, arguments, std::nullopt, redirects, kSeconds, 0, &error);
+    int code = llvm::sys::ExecuteAndWait(program_, arguments, std::nullopt, redirects, 0, 0, &error);
     Result<std::string> text = readFile(output.str().str(), kMaxMessage);
     if (code == 0 && text.isOk())
       return text;
-    return Status::error(ExitCode::Failed, program_ + " cannot assemble the kernels (" + (error.empty() ? "exit code " + std::to_string(code) : error) +
-                                               "): " + (text.isOk() ? *text : "") +
+    return Status::error(ExitCode::Failed, program_ + " cannot assemble the kernels: " + error + (text.isOk() ? *text : "") +
                                                "; set CUDA_HOME to CUDA 12.3 or later");
   }
 

@@ -78,18 +78,11 @@ unsigned indexBits(Block &region) {
   return most < uint64_t(std::numeric_limits<int32_t>::max()) / 2 ? 32 : 64;
 }
 
-LogicalResult checkTypes(plan::KernelOp kernel) {
-  Block &region = kernel.getBody().front();
-  if (region.getTerminator()->getNumOperands() == 0)
-    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
-  return success();
-}
-
 FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &shared, KernelFunctions &functions) {
-  if (failed(checkTypes(kernel)))
-    return failure();
   Block &region = kernel.getBody().front();
   unsigned operands = region.getNumArguments(), results = region.getTerminator()->getNumOperands();
+  if (results == 0)
+    return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
   bool table = needsTable(kernel);
   OpBuilder builder = OpBuilder::atBlockEnd(functions.module->getBody());
   SmallVector<Type> types(table ? 1 : operands + results, LLVM::LLVMPointerType::get(builder.getContext()));

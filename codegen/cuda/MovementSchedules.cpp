@@ -32,7 +32,8 @@ LaunchShape buildEmbedding(CudaKernelBuilder &kernel, const CudaFrame &frame, ta
     Value id = kernel.load(frame.operands[1], idType, token, 0, {1, 1});
     Value isKnown = kernel.inRange(id, rows), row = kernel.toIndex(id);
     row = kernel.select(isKnown, row, kernel.integer(0));
-    Value value = kernel.load(frame.operands[0], element, kernel.add(kernel.multiply(row, width), column), 1, {lanes, lanes}, lanes);
+    Value place = kernel.add(kernel.multiply(row, width), column);
+    Value value = kernel.load(frame.operands[0], element, place, 1, {lanes, lanes}, lanes);
     Value notANumber =
         kernel.constant(getElementTypeOrSelf(value.getType()), lanes, std::numeric_limits<double>::quiet_NaN());
     value = kernel.select(isKnown, value, notANumber);

@@ -93,10 +93,10 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
   unsigned lanes = chooseLanes(frame.region, kPart, lanesOf16Bytes(frame.region));
   Parts parts(kernel, sizes);
   Value numbers = kernel.table(argumentNumbers);
-  int64_t operandCount = frame.region->getNumArguments(), argumentCount = first.arguments.size(), resultCount = first.results.size();
+  int64_t operandCount = frame.region->getNumArguments(), resultCount = first.results.size();
   Part part = parts.part();
   Values operands(operandCount), results;
-  Value firstNumber = kernel.multiply(part.tensor, argumentCount);
+  Value firstNumber = kernel.multiply(part.tensor, first.arguments.size());
   for (auto [i, argument] : llvm::enumerate(first.arguments))
     if (Value &pointer = operands[argument.getArgNumber()]; !pointer)
       pointer = pointerOf(kernel, frame, kernel.loadInteger(numbers, kernel.add(firstNumber, kernel.integer(i))));

@@ -13,10 +13,11 @@ namespace {
 
 using Values = KernelBuilder::Values;
 constexpr int64_t kBlockThreads = 128;  // of a block with several rows
-constexpr int64_t kMostThreads = 512;   // of one row; more leave too few registers
+constexpr int64_t kMostThreads = 512, kAllThreads = 1024; // of one row
 constexpr int64_t kFewRows = 256;       // that do not fill a GPU: each takes all the threads a block can have
+constexpr int64_t kLongRow = 16384;     // elements: so few such rows are worked on at a time that the cache holds them
 constexpr int64_t kResidentElements = 32; // of a row that a thread keeps in registers
-constexpr int64_t kInFlight = 4;        // vectors of a long row that a thread reads together
+constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together, in 4 vectors at least
 
 /// How the threads divide a row. Depends on the shape only: fused or not, a sum has one order.
 struct Division {
@@ -27,13 +28,14 @@ struct Division {
   bool resident;
 
   Division(unsigned lanes, int64_t length, int64_t rows) : lanes(lanes), vectors(length / lanes) {
-    int64_t most = rows < kFewRows ? 1024 : kMostThreads;
+    int64_t most = rows < kFewRows || length > kLongRow ? kAllThreads : kMostThreads;
     threads = std::min<int64_t>(llvm::PowerOf2Ceil(vectors), kWarp);
     while (threads >= kWarp && threads < most && llvm::divideCeil(vectors, threads) * lanes > kResidentElements)
       threads *= 2;
     perThread = llvm::divideCeil(vectors, threads);
     resident = perThread * lanes <= kResidentElements;
   }
+  int64_t inFlight() const { return std::max<int64_t>(kInFlight / lanes, 4); }
   int64_t rowsPerBlock() const { return std::max<int64_t>(kBlockThreads / threads, 1); }
 };
 
@@ -121,10 +123,10 @@ private:
     return exchangeWarps(pass, totals);
   }
 
-  /// Over a long row: kInFlight vectors of each thread at a time, then what is left.
+  /// Over a long row: a few vectors of each thread at a time, then what is left.
   Values forEachGroup(RowPass &pass, Values carried,
                       llvm::function_ref<Values(Values, ArrayRef<Value>, ArrayRef<Values>, bool)> body) {
-    int64_t step = kInFlight * division_.threads, whole = division_.vectors / step * step;
+    int64_t step = division_.inFlight() * division_.threads, whole = division_.vectors / step * step;
     auto group = [&](Value first, int64_t count, bool isWhole, Values in) {
       Values numbers;
       SmallVector<Values> values;
@@ -136,7 +138,7 @@ private:
     };
     if (whole > 0)
       carried = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, carried, [&](Value from, Values in) {
-        return group(kernel_.add(from, inRow_), kInFlight, true, in);
+        return group(kernel_.add(from, inRow_), division_.inFlight(), true, in);
       });
     if (int64_t left = llvm::divideCeil(division_.vectors - whole, division_.threads))
       carried = group(kernel_.add(kernel_.integer(whole), inRow_), left, false, carried);

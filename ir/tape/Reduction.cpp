@@ -69,8 +69,10 @@ static int64_t partsOf(int64_t elements) {
 
 // The parts of long columns: as many as keep the threads of a large device busy, each long enough to be worth its result.
 static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most) {
-  constexpr int64_t kBusy = 65536, kLeastRows = 64;
-  for (int64_t parts = std::min({most, rows / kLeastRows, (kBusy + columns - 1) / columns}); parts > 1; --parts)
+  constexpr int64_t kBusy = 65536, kLong = 1024, kLeastRows = 64;
+  if (rows < kLong)
+    return 1;
+  for (int64_t parts = std::min({most, rows / kLeastRows, kBusy / columns}); parts > 1; --parts)
     if (rows % parts == 0)
       return parts;
   return 1;

@@ -75,6 +75,16 @@ plan.kernel @correction { ^bb0(%t: tensor<i64>, %beta: tensor<f64>):
 plan.kernel @widen { ^bb0(%a: tensor<33xi1>):
   %r = tape.convert %a to i64 : tensor<33xi1>
   tape.yield %r : tensor<33xi64> }
+plan.kernel @functions { ^bb0(%x: tensor<4099xf32>):
+  %0 = tape.exp %x : tensor<4099xf32>
+  %1 = tape.log %x : tensor<4099xf32>
+  %2 = tape.tanh %x : tensor<4099xf32>
+  %3 = tape.logistic %x : tensor<4099xf32>
+  %4 = tape.softplus %x : tensor<4099xf32>
+  %5 = tape.gelu %x {approximate = "none"} : tensor<4099xf32>
+  %6 = tape.gelu %x {approximate = "tanh"} : tensor<4099xf32>
+  %7 = tape.rsqrt %x : tensor<4099xf32>
+  tape.yield %0, %1, %2, %3, %4, %5, %6, %7 : tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32>, tensor<4099xf32> }
 plan.kernel @fused { ^bb0(%x: tensor<3x5x24xf32>, %bias: tensor<24xf32>, %scale: tensor<f32>, %y: tensor<15x24xf32>):
   %b = tape.broadcast_in_dim %bias to [3, 5, 24] dims [2] : tensor<24xf32>
   %s = tape.add %x, %b : tensor<3x5x24xf32>, tensor<3x5x24xf32>
@@ -229,6 +239,26 @@ TEST_F(ElementwiseKernelTest, MovesElements) {
   auto columns = run("columns", {Tensor::of(rows)}, {Tensor::empty<float>(7 * 35)})[0].values<float>();
   for (int i = 0; i < 7 * 35; ++i)
     ASSERT_EQ(columns[i], rows[i / 35]);
+}
+
+TEST_F(ElementwiseKernelTest, EveryTargetGivesTheSameBits) {
+  std::vector<float> x(4099);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(1.0f + (i % 64) / 64.0f, static_cast<int>(i / 64) - 48); // 2^-48 to 2^16, all positive
+  uint64_t hash = 14695981039346656037u; // FNV-1a
+  for (float sign : {1.0f, -1.0f}) {
+    std::vector<float> inputs(x);
+    for (float &input : inputs)
+      input *= sign;
+    for (const Tensor &result : run("functions", {Tensor::of(inputs)}, std::vector<Tensor>(8, Tensor::empty<float>(4099))))
+      for (float value : result.values<float>()) {
+        uint32_t bits = 0; // of every NaN
+        if (!std::isnan(value))
+          std::memcpy(&bits, &value, sizeof bits);
+        hash = (hash ^ bits) * 1099511628211u;
+      }
+  }
+  EXPECT_EQ(hash, 11342667285360660583u);
 }
 
 TEST_F(ElementwiseKernelTest, FusedOpsShareOneLoop) {

@@ -26,6 +26,7 @@ public:
   template <typename T> static Tensor empty(int64_t elements) { return Tensor(elements * sizeof(T)); }
 
   void *data() const { return bytes_.get() + kGuard; }
+  size_t size() const { return size_; } // bytes
   template <typename T> std::vector<T> values() const {
     std::vector<T> result(size_ / sizeof(T));
     std::memcpy(result.data(), data(), size_);

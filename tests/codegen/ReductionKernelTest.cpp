@@ -1,12 +1,14 @@
 // Row and column reductions at sizes around vectors and blocks, with computed operands.
 #include "tests/codegen/KernelTester.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeout::codegen {
 namespace {
 
 const int64_t kSizes[] = {1, 15, 17, 63, 64, 200, 1000};
+const int64_t kLongSizes[] = {100, 4096, 5001, 40007};
 
 std::string kernels() {
   std::string text;
@@ -39,6 +41,19 @@ plan.kernel @product_$ { ^bb0(%a: tensor<4x75x$xf32>, %b: tensor<4x75x$xf32>):
   %g = tape.reduce "sum" %p over [0, 1] : tensor<4x75x$xf32>
   %h = tape.reduce "sum" %b over [0, 1] : tensor<4x75x$xf32>
   tape.yield %g, %h : tensor<$xf32>, tensor<$xf32> }
+)",
+                       std::to_string(size));
+  for (int64_t size : kLongSizes)
+    text += substitute(R"(
+plan.kernel @softmax_$ { ^bb0(%x: tensor<3x$xf32>):
+  %m = tape.reduce "max" %x over [1] : tensor<3x$xf32>
+  %mb = tape.broadcast_in_dim %m to [3, $] dims [0] : tensor<3xf32>
+  %d = tape.subtract %x, %mb : tensor<3x$xf32>, tensor<3x$xf32>
+  %e = tape.exp %d : tensor<3x$xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<3x$xf32>
+  %sb = tape.broadcast_in_dim %s to [3, $] dims [0] : tensor<3xf32>
+  %y = tape.divide %e, %sb : tensor<3x$xf32>, tensor<3x$xf32>
+  tape.yield %y, %s : tensor<3x$xf32>, tensor<3xf32> }
 )",
                        std::to_string(size));
   return text + R"(
@@ -150,6 +165,27 @@ TEST_F(ReductionKernelTest, OtherTypes) {
   EXPECT_NEAR(result[0], sums[0], 1e-12);
   EXPECT_NEAR(result[1], sums[1], 1e-12);
   EXPECT_EQ(kernels_->run("ints", {Tensor::of(ints)}, {Tensor::empty<int32_t>(2)})[0].values<int32_t>(), maxima);
+}
+
+TEST_F(ReductionKernelTest, LongRowsAreSummedAndWritten) {
+  for (int64_t n : kLongSizes) {
+    auto x = randomFloats(3 * n, -4, 4);
+    std::vector<double> expected(3 * n), sums(3, 0.0);
+    for (int64_t row = 0; row < 3; ++row) {
+      auto begin = x.begin() + row * n;
+      double max = *std::max_element(begin, begin + n);
+      for (int64_t i = 0; i < n; ++i)
+        sums[row] += expected[row * n + i] = std::exp(begin[i] - max);
+      for (int64_t i = 0; i < n; ++i)
+        expected[row * n + i] /= sums[row];
+    }
+    for (std::vector<int> inPlace : {std::vector<int>{}, std::vector<int>{0, -1}}) {
+      auto result = kernels_->run("softmax_" + std::to_string(n), {Tensor::of(x)},
+                                  {Tensor::empty<float>(3 * n), Tensor::empty<float>(3)}, inPlace);
+      expectNear(result[0].values<float>(), expected, 2e-5, 0, "elements");
+      expectNear(result[1].values<float>(), sums, 1e-5, 0, "sums");
+    }
+  }
 }
 
 TEST_F(ReductionKernelTest, NotANumberIsTheMaximum) {

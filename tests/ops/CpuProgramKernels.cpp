@@ -10,7 +10,7 @@ public:
   CpuProgramKernels(codegen::CpuModule module, std::unique_ptr<rt::KernelLibrary> library)
       : module_(std::move(module)), library_(std::move(library)) {}
 
-  bool run(size_t number, llvm::ArrayRef<void *> arguments) override {
+  bool run(size_t number, llvm::ArrayRef<void *> arguments, llvm::ArrayRef<size_t>) override {
     const codegen::CompiledKernel &kernel = module_.kernels[number];
     auto function = library_->resolve(kernel.symbol, rt::CpuIsa::Avx2);
     if (!function.isOk() || kernel.argumentCount != arguments.size())

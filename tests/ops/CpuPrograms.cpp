@@ -26,6 +26,7 @@ public:
     std::memset(memory_.get(), 0xEE, bytes);
   }
   void *data() const { return memory_.get(); }
+  size_t bytes() const { return count_ * tape::elementBytes(element_); }
   void write(const Values &values) {
     visit([&](auto *data) { std::copy(values.begin(), values.end(), data); });
     auto *bits = static_cast<uint16_t *>(memory_.get());
@@ -126,9 +127,12 @@ bool CpuPrograms::launch(const Step &step, const llvm::DenseMap<Value, Values> &
   for (Type type : step.op->getResultTypes())
     buffers.emplace_back(type);
   std::vector<void *> addresses;
-  for (const Buffer &buffer : buffers)
+  std::vector<size_t> sizes;
+  for (const Buffer &buffer : buffers) {
     addresses.push_back(buffer.data());
-  if (!compiled_->run(step.kernel, addresses))
+    sizes.push_back(buffer.bytes());
+  }
+  if (!compiled_->run(step.kernel, addresses, sizes))
     return false;
   for (size_t i = 0; i < results.size(); ++i)
     results[i] = buffers[step.op->getNumOperands() + i].read();

@@ -11,11 +11,11 @@ class CudaProgramKernels : public ProgramKernels {
 public:
   explicit CudaProgramKernels(std::unique_ptr<codegen::EmulatedKernels> kernels) : kernels_(std::move(kernels)) {}
 
-  bool run(size_t number, llvm::ArrayRef<void *> arguments) override {
+  bool run(size_t number, llvm::ArrayRef<void *> arguments, llvm::ArrayRef<size_t> sizes) override {
     const codegen::CudaKernel &kernel = kernels_->kernels()[number];
     if (kernel.argumentCount != arguments.size())
       return false;
-    std::string error = kernels_->run(kernel, arguments.data(), /*backwards=*/number % 2 == 1);
+    std::string error = kernels_->run(kernel, arguments, sizes, /*backwards=*/number % 2 == 1);
     EXPECT_EQ(error, "") << kernel.symbol;
     return error.empty();
   }

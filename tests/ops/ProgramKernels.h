@@ -12,8 +12,8 @@ public:
   virtual ~ProgramKernels() = default;
   /// All plan.kernel ops of the module. Null, with a diagnostic, where one cannot be compiled.
   static std::unique_ptr<ProgramKernels> compile(mlir::ModuleOp plan);
-  /// Runs kernel `number` of the module on these buffers, aligned to 64 bytes: operands, then results.
-  virtual bool run(size_t number, llvm::ArrayRef<void *> arguments) = 0;
+  /// Runs kernel `number` of the module on these buffers of `sizes` bytes, aligned to 64: operands, then results.
+  virtual bool run(size_t number, llvm::ArrayRef<void *> arguments, llvm::ArrayRef<size_t> sizes) = 0;
 };
 
 } // namespace tapeout::ops

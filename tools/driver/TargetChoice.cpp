@@ -44,13 +44,15 @@ Result<TargetChoice> parseTarget(const std::string &text) {
   TargetChoice choice{"cuda", {}};
   std::string known = fmt::format("sm_{}", fmt::join(kArchitectures, ", sm_"));
   if (text.rfind("cuda:", 0) != 0)
-    return Status::error(ExitCode::Usage, fmt::format("--target is '{}', but must be cpu, cuda or cuda:ARCHITECTURE,... of {}", text, known));
+    return Status::error(ExitCode::Usage,
+                         fmt::format("--target is '{}', but must be cpu, cuda or cuda:ARCHITECTURE,... of {}", text, known));
   std::stringstream list(text.substr(5));
   for (std::string name; std::getline(list, name, ',');) {
     auto found = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                               [&](unsigned architecture) { return name == fmt::format("sm_{}", architecture); });
     if (found == std::end(kArchitectures))
-      return Status::error(ExitCode::Usage, fmt::format("--target names the architecture '{}', but must name some of {}", name, known));
+      return Status::error(ExitCode::Usage,
+                           fmt::format("--target names the architecture '{}', but must name some of {}", name, known));
     choice.architectures.push_back(*found);
   }
   std::sort(choice.architectures.begin(), choice.architectures.end());

@@ -48,9 +48,12 @@ std::vector<Tensor> KernelTester::run(const std::string &symbol, const std::vect
     for (size_t i = 0; i < results.size(); ++i)
       tensors.push_back(i < inPlace.size() && inPlace[i] >= 0 ? tensors[inPlace[i]] : results[i].clone());
     std::vector<void *> pointers;
-    for (const Tensor &tensor : tensors)
+    std::vector<size_t> sizes;
+    for (const Tensor &tensor : tensors) {
       pointers.push_back(tensor.data());
-    EXPECT_EQ(compiled_->kernels->run(*kernel, pointers.data(), backwards), "") << symbol;
+      sizes.push_back(tensor.size());
+    }
+    EXPECT_EQ(compiled_->kernels->run(*kernel, pointers, sizes, backwards), "") << symbol;
     for (const Tensor &tensor : tensors)
       EXPECT_TRUE(tensor.guardsIntact()) << symbol;
     std::vector<Tensor> outputs(tensors.begin() + operands.size(), tensors.end());

@@ -1,13 +1,19 @@
 #include "tests/codegen/cuda/EmulatedKernels.h"
 
 #include "codegen/cuda/KernelFunctions.h"
+#include "codegen/cuda/Ptx.h"
 #include "codegen/kernel/LowerToLlvm.h"
 #include "tests/codegen/cuda/GpuEmulator.h"
+#include "tests/codegen/gpu/KernelRecord.h"
 
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+#include <cstdlib>
+#include <set>
 
 using namespace mlir;
 
@@ -67,6 +73,8 @@ bool replaceIntrinsics(llvm::Module &module, llvm::orc::LLJIT &jit, llvm::orc::S
   return true;
 }
 
+const char *recordPath() { return std::getenv("TAPEOUT_KERNEL_RECORD"); }
+
 } // namespace
 
 EmulatedKernels::~EmulatedKernels() = default;
@@ -83,11 +91,15 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
   if (failed(lowered))
     return nullptr;
   std::unique_ptr<llvm::Module> module = std::move(*lowered);
+  std::string ptx;
+  if (recordPath())
+    ptx = emitPtx(*llvm::CloneModule(*module), 90, {parts[0].threads, /*limitRegisters=*/false});
 
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   std::unique_ptr<EmulatedKernels> result(new EmulatedKernels);
   result->kernels_ = std::move(*built);
+  result->ptx_ = std::move(ptx);
   result->jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().create());
   llvm::orc::SymbolMap symbols;
   if (!replaceIntrinsics(*module, *result->jit_, symbols)) {
@@ -110,12 +122,28 @@ const CudaKernel *EmulatedKernels::find(const std::string &symbol) const {
   return nullptr;
 }
 
-std::string EmulatedKernels::run(const CudaKernel &kernel, void *const *arguments, bool backwards) {
+std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> arguments, ArrayRef<size_t> sizes, bool backwards) {
   auto address = jit_->lookup(kernel.symbol + ".thread");
   if (!address)
     return llvm::toString(address.takeError());
   auto thread = address->toPtr<void(void *const *)>();
-  return runOnEmulator({kernel.blocks, kernel.threads, backwards}, [&] { thread(arguments); });
+  auto contents = [&](size_t i) { return std::string(static_cast<const char *>(arguments[i]), sizes[i]); };
+  bool isAlias = std::set<void *>(arguments.begin(), arguments.end()).size() < arguments.size();
+  const char *path = isAlias || backwards ? nullptr : recordPath(); // the PTX is for launches without aliases
+  std::vector<std::string> before;
+  for (size_t i = 0; path && i < arguments.size(); ++i)
+    before.push_back(contents(i));
+  std::string error = runOnEmulator({kernel.blocks, kernel.threads, backwards}, [&] { thread(arguments.data()); });
+  if (!path)
+    return error;
+  RecordWriter record(path);
+  if (!ptx_.empty())
+    record << "module" << ptx_;
+  ptx_.clear(); // written once
+  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << (kernel.argumentTable ? "table" : "") << arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    record << before[i] << contents(i);
+  return error;
 }
 
 } // namespace tapeout::codegen

@@ -19,13 +19,15 @@ public:
 
   const std::vector<CudaKernel> &kernels() const { return kernels_; }
   const CudaKernel *find(const std::string &symbol) const; // null: none
-  /// Runs all threads on these arguments. Returns what went wrong, or "".
-  std::string run(const CudaKernel &kernel, void *const *arguments, bool backwards);
+  /// Runs all threads on these arguments, of `sizes` bytes. Returns what went wrong, or "". With TAPEOUT_KERNEL_RECORD set to
+  /// a file, writes a run forwards down there, to be repeated on a GPU (gpu/KernelCheck.cpp).
+  std::string run(const CudaKernel &kernel, llvm::ArrayRef<void *> arguments, llvm::ArrayRef<size_t> sizes, bool backwards);
 
 private:
   EmulatedKernels() = default;
 
   std::vector<CudaKernel> kernels_;
+  std::string ptx_; // where runs are recorded
   std::unique_ptr<llvm::orc::LLJIT> jit_;
 };
 

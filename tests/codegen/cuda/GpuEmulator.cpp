@@ -30,7 +30,8 @@ public:
   Block(const Launch &launch, const std::function<void()> &thread)
       : launch_(launch), thread_(thread), fibers_(launch.threads), warps_((launch.threads + kWarp - 1) / kWarp) {
     bytes_ = kStack * launch.threads;
-    stacks_ = static_cast<char *>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    stacks_ = static_cast<char *>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0));
   }
   ~Block() { munmap(stacks_, bytes_); }
 

@@ -113,9 +113,24 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
   %e = tape.exp %d : tensor<4096x50257xf32>
   %s = tape.reduce "sum" %e over [1] : tensor<4096x50257xf32>
   tape.yield %s : tensor<4096xf32> })");
-  EXPECT_NE(ptx.find(".maxntid 512"), std::string::npos);
+  EXPECT_NE(ptx.find(".maxntid 1024"), std::string::npos) << "few rows at a time, which stay in the cache";
   EXPECT_EQ(count(ptx, "bar\\.sync"), 2u);
   EXPECT_GT(count(ptx, "ld\\.shared"), 0u);
+}
+
+TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
+  auto multiplications = [](int64_t rows) {
+    std::string text = R"(
+plan.kernel @rows { ^bb0(%x: tensor<$x50257xf32>, %b: tensor<$xf32>):
+  %c = tape.broadcast_in_dim %b to [$, 50257] dims [0] : tensor<$xf32>
+  %y = tape.multiply %x, %c : tensor<$x50257xf32>, tensor<$x50257xf32>
+  tape.yield %y : tensor<$x50257xf32> })";
+    for (size_t at; (at = text.find('$')) != std::string::npos;)
+      text.replace(at, 1, std::to_string(rows));
+    return count(ptxOf(text), "(mul|mad)\\.(lo|hi)\\.[su]64");
+  };
+  EXPECT_EQ(multiplications(4096), 0u);
+  EXPECT_GT(multiplications(65536), 0u);
 }
 
 TEST(PtxTest, ColumnsAreSummedByManyThreads) {

@@ -1,0 +1,127 @@
+// `tapeout compile --target cuda` on a machine with or without NVIDIA's toolkit: the models compile, and where ptxas is
+// there (TAPEOUT_PTXAS) it finds registers enough for every kernel.
+#include "tests/e2e/Process.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+namespace tapeout::e2e {
+namespace {
+
+class CudaCompileTest : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "tapeout-cuda-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    ::setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Words separated by spaces; "@name" is a file of the test's folder.
+  Outcome run(const std::string &program, const std::string &text) {
+    std::vector<std::string> words = {program};
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;)
+      words.push_back(word[0] == '@' ? folder_ + "/" + word.substr(1) : word);
+    return Process(words, folder_ + "/last").wait();
+  }
+  Outcome tapeout(const std::string &text) { return run(TAPEOUT_BINARY, text); }
+  std::vector<std::string> ptxFiles() {
+    std::vector<std::string> files;
+    for (const auto &entry : std::filesystem::directory_iterator(folder_ + "/ir"))
+      if (entry.path().extension() == ".ptx")
+        files.push_back(entry.path());
+    return files;
+  }
+
+  std::string folder_;
+};
+
+constexpr const char *kModels[] = {
+    "mlp", "gpt", "llama --layers 2", "bert --layers 2",
+    "gpt2-124m --layers 2", // long rows: the vocabulary; and wide ones
+    "vit-b16 --image 32 --layers 1",
+};
+
+#ifndef TAPEOUT_PTXAS
+
+TEST_P(CudaCompileTest, EveryKernelHasAForm) {
+  ASSERT_EQ(tapeout(fmt::format("model {} -o @m.tape", GetParam())).code, 0);
+  Outcome outcome = tapeout("compile @m.tape -o @m --batch 4 --target cuda:sm_90,sm_80 --save-ir @ir");
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("for cuda:sm_80,sm_90"), std::string::npos) << outcome.out;
+  EXPECT_FALSE(ptxFiles().empty());
+  for (const std::string &file : ptxFiles()) {
+    std::string ptx = readFile(file);
+    EXPECT_NE(ptx.find(".target sm_80"), std::string::npos) << "one text serves both";
+    EXPECT_EQ(ptx.find(".local"), std::string::npos) << file;
+    EXPECT_EQ(ptx.find(".extern"), std::string::npos) << "a function that the GPU has not: " << file;
+  }
+}
+
+TEST_F(CudaCompileTest, TheSameBytesForAnyNumberOfThreadsAndFromTheCache) {
+  ASSERT_EQ(tapeout("model gpt --layers 1 -o @m.tape").code, 0);
+  ASSERT_EQ(tapeout("compile @m.tape -o @a --target cuda:sm_90 --threads 1").code, 0);
+  ASSERT_EQ(tapeout("compile @m.tape -o @b --target cuda:sm_90 --threads 3").code, 0);
+  EXPECT_EQ(readFile(folder_ + "/a"), readFile(folder_ + "/b"));
+}
+
+TEST_F(CudaCompileTest, RefusesWhatHasNoForm) {
+  ASSERT_EQ(tapeout("model lenet -o @m.tape").code, 0);
+  Outcome outcome = tapeout("compile @m.tape -o @m --target cuda");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.error.find("layer 'conv1': 'convolution' has no form on the target cuda; compile with --target cpu"),
+            std::string::npos) << outcome.error;
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/m"));
+}
+
+TEST_F(CudaCompileTest, UnknownTargetsAreUsageErrors) {
+  ASSERT_EQ(tapeout("model mlp -o @m.tape").code, 0);
+  for (const char *target : {"tpu", "cuda:", "cuda:90", "cuda:sm_90,", "cuda:sm_75", "cuda:sm_90,sm_9000"}) {
+    Outcome outcome = tapeout(fmt::format("compile @m.tape -o @m --target {}", target));
+    bool trailing = std::string(target) == "cuda:sm_90,"; // an empty last name is none
+    EXPECT_EQ(outcome.code, trailing ? 0 : 2) << target << " " << outcome.error;
+    EXPECT_EQ(outcome.error.find("--target") != std::string::npos, !trailing) << outcome.error;
+  }
+}
+
+TEST_F(CudaCompileTest, InspectShowsThePlanOfTheTarget) {
+  ASSERT_EQ(tapeout("model mlp -o @m.tape").code, 0);
+  Outcome cpu = tapeout("inspect @m.tape --target cpu"), cuda = tapeout("inspect @m.tape --target cuda");
+  EXPECT_NE(cpu.out.find("epilogue"), std::string::npos);
+  EXPECT_EQ(cuda.out.find("epilogue"), std::string::npos);
+  EXPECT_NE(cuda.out.find("tape.target = \"cuda\""), std::string::npos);
+}
+
+#else
+
+TEST_P(CudaCompileTest, KernelsFitIntoRegisters) {
+  ASSERT_EQ(tapeout(fmt::format("model {} -o @m.tape", GetParam())).code, 0);
+  Outcome outcome = tapeout("compile @m.tape -o @m --batch 4 --target cuda:sm_90 --save-ir @ir");
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("by ptxas"), std::string::npos) << outcome.out;
+  size_t kernels = 0;
+  for (const std::string &file : ptxFiles()) {
+    Outcome assembled = run(TAPEOUT_PTXAS, "-v -O3 -arch=sm_90 -o @cubin " + file);
+    EXPECT_EQ(assembled.code, 0) << assembled.error;
+    std::regex usage("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
+    for (std::sregex_iterator it(assembled.error.begin(), assembled.error.end(), usage), end; it != end; ++it, ++kernels)
+      EXPECT_EQ(it->str(), "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") << assembled.error;
+  }
+  EXPECT_GT(kernels, 10u);
+}
+
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaCompileTest, testing::ValuesIn(kModels), [](const auto &info) {
+  return std::regex_replace(info.param, std::regex("[^a-z0-9]+.*"), std::string()); // the model without its options
+});
+
+} // namespace
+} // namespace tapeout::e2e
