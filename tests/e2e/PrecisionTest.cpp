@@ -142,6 +142,17 @@ TEST_F(PrecisionTest, GivesUpWhenNoScaleHelps) {
   EXPECT_NE(outcome.error.find("the last 100 steps were skipped"), std::string::npos) << outcome.error;
 }
 
+TEST_F(PrecisionTest, OtherCommandsTakeItsOptions) {
+  std::string passes = succeed(kTapeout, "inspect --list-passes --precision fp16");
+  for (const char *pass : {"insert-loss-scaling", "insert-amp-casts", "verify-precision", "widen-windows"})
+    EXPECT_NE(passes.find(pass), std::string::npos) << passes;
+  EXPECT_EQ(succeed(kTapeout, "inspect --list-passes").find("insert-amp-casts"), std::string::npos);
+  std::string dot = succeed(kTapeout, "inspect gpt.tape --precision bf16 --after verify-precision --format dot");
+  EXPECT_NE(dot.find("bf16 or f16"), std::string::npos);
+  std::string ir = succeed(kTapeout, "inspect gpt.tape --precision bf16 --keep-fp32 blocks.1.* --after verify-precision");
+  EXPECT_NE(ir.find("tensor<36x36xbf16>"), std::string::npos);
+}
+
 TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
   auto error = [](const std::string &options) {
     Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model " + options);
