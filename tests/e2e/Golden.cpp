@@ -49,10 +49,10 @@ std::vector<double> Golden::data(int64_t batch, int64_t count) const {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t word = hashWord(kDataStream + batch, i);
-    if (has("vocab"))
+    if (isSet("vocab"))
       values.push_back(word % settings().at("vocab").get<uint32_t>());
     else
-      values.push_back(has("classes") ? hashFraction(word) : hashFraction(word) * 2 - 1);
+      values.push_back(isSet("classes") ? hashFraction(word) : hashFraction(word) * 2 - 1);
   }
   return values;
 }
@@ -61,9 +61,9 @@ std::vector<double> Golden::labels(int64_t batch, int64_t count) const {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t word = hashWord(kLabelStream + batch, i);
-    if (has("classes"))
+    if (isSet("classes"))
       values.push_back(word % settings().at("classes").get<uint32_t>());
-    else if (has("vocab"))
+    else if (isSet("vocab"))
       values.push_back(word % 5 == 0 ? -100.0 : (word >> 8) % settings().at("vocab").get<uint32_t>());
     else
       values.push_back(hashFraction(word) * 2 - 1);

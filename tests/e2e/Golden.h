@@ -31,13 +31,14 @@ public:
   std::vector<double> numbers(const char *key) const { return json_.at(key); }
   const nlohmann::json &gradients() const { return json_.at("gradients"); }
   nlohmann::json statistics() const { return json_.value("statistics", nlohmann::json::object()); }
+  bool has(const char *key) const { return json_.contains(key); }
   std::string initialHash() const { return json_.at("initial_sha256"); }
 
 private:
   std::vector<double> data(int64_t batch, int64_t count) const;
   std::vector<double> labels(int64_t batch, int64_t count) const;
   bool isModel(const char *name) const { return settings().at("model") == name; }
-  bool has(const char *setting) const { return settings().contains(setting); }
+  bool isSet(const char *setting) const { return settings().contains(setting); }
 
   nlohmann::json json_;
 };

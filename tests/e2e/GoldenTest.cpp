@@ -115,6 +115,20 @@ TEST_P(GoldenTest, Float32TrainingStaysNearPyTorch) {
     expectClose(step(*interpretation, i)["loss"], losses[i], tolerance, "loss of step " + std::to_string(i + 1));
 }
 
+// The interpreter at level O1 against PyTorch's autocast. They round scores and biases at other places.
+TEST_P(GoldenTest, Bf16TrainingStaysNearAutocast) {
+  if (!golden_.has("losses_autocast"))
+    GTEST_SKIP();
+  driver::CompileOptions options = golden_.options();
+  options.training.precision = "bf16";
+  auto created = Interpretation::create(golden_.graph(), options, Precision::F32);
+  ASSERT_TRUE(created.isOk()) << created.status().message();
+  std::vector<double> losses = golden_.numbers("losses_autocast"), exact = golden_.numbers("losses_float32");
+  EXPECT_NE(losses, exact);
+  for (size_t i = 0; i < losses.size() && !HasFailure(); ++i)
+    expectClose(step(**created, i)["loss"], losses[i], i == 0 ? 2e-4 : 3e-3, "loss of step " + std::to_string(i + 1));
+}
+
 TEST_P(GoldenTest, FirstGradientsEqualPyTorch) {
   auto interpretation = create(Precision::F64);
   ASSERT_TRUE(interpretation);

@@ -2,7 +2,7 @@
   python3 tests/golden/make_goldens.py [case...]
 
 A golden holds its settings, the losses and gradient norms (before clipping) of all steps, the first losses of the same
-training in float32, the SHA-256 of the initial parameters (float32, little endian, in the order of the model), and per
+training in float32 and, for some, with autocast to bfloat16, the SHA-256 of the initial parameters (float32, little endian, in the order of the model), and per
 parameter of the first step's gradient its norm, 8 projections on vectors of +-1 and 16 elements at hashed positions;
 the same of the last running statistics.
 """
@@ -18,6 +18,7 @@ import torch
 import reference
 
 FLOAT32_STEPS = 10
+AUTOCAST = ("mlp", "gpt", "llama", "bert", "vit", "lenet")
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 SCHEDULED = {"lr": 1e-3, "schedule": 2, "min_lr_ratio": 0, "warmup_steps": 10, "weight_decay": 0.1, "clip": 1.0, **ADAM}
 QUICK = {**SCHEDULED, "lr": 3e-3, "warmup_steps": 2}
@@ -79,6 +80,13 @@ def summary(gradient):
     }
 
 
+def autocast(name, settings, initial, batches):
+    if name not in AUTOCAST:
+        return {}
+    losses, _, _, _ = reference.train(settings, initial, batches, FLOAT32_STEPS, torch.float32, torch.bfloat16)
+    return {"losses_autocast": losses}
+
+
 def make(name, settings):
     initial = reference.initial_parameters(settings)
 
@@ -94,6 +102,7 @@ def make(name, settings):
         "losses": losses,
         "grad_norms": norms,
         "losses_float32": losses32,
+        **autocast(name, settings, initial, batches),
         "gradients": {parameter: summary(gradient) for parameter, gradient in gradients.items()},
         "statistics": {name: summary(value) for name, value in statistics.items()},
     }

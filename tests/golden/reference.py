@@ -385,8 +385,8 @@ def initial_parameters(settings):
     }
 
 
-def train(settings, initial, batches, steps, dtype):
-    """Trains `steps` steps; batches(step) gives (data, labels). Returns (losses, gradient norms, first gradients,
+def train(settings, initial, batches, steps, dtype, autocast=None):
+    """Trains `steps` steps; batches(step) gives (data, labels); `autocast`: the low precision of the forward pass. Returns (losses, gradient norms, first gradients,
     last running statistics)."""
     torch.use_deterministic_algorithms(True)
     _, forward = MODELS[settings["model"]](settings)
@@ -399,7 +399,8 @@ def train(settings, initial, batches, steps, dtype):
     for step in range(steps):
         data, labels = (torch.from_numpy(x).to(dtype) if x.dtype == numpy.float64 else torch.from_numpy(x) for x in batches(step))
         optimizer.zero_grad()
-        loss = loss_of(settings, forward(parameters, data), labels)
+        with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+            loss = loss_of(settings, forward(parameters, data), labels)
         loss.backward()
         first = first or {name: p.grad.clone().numpy() for name, p in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), h["clip"] or math.inf)

@@ -88,6 +88,18 @@ TEST(DotWriterTest, KernelsAreBoxesAroundTheirOps) {
   EXPECT_NE(dot.find("<B>elementwise kernel, saves 3.2 kB</B></TD></TR><TR><TD>tanh · exp</TD>"), std::string::npos) << dot;
 }
 
+TEST(DotWriterTest, ValuesInLowPrecisionHaveAColourOfTheirOwn) {
+  Graph graph;
+  graph.nodes = {makeNode("convert", "a"), makeNode("dot_general", "b"), makeNode("add", "c")};
+  graph.edges = {{0, 1, "bf16 [4]", {}}, {1, 2, "[4]", {}}};
+  std::string dot = writeDot(graph);
+  EXPECT_NE(dot.find("n0 -> n1 [color=\"#b4560b\", fontcolor=\"#b4560b\", label=<bf16 [4]>];"), std::string::npos) << dot;
+  EXPECT_NE(dot.find("n1 -> n2 [label=<[4]>];"), std::string::npos) << dot;
+  EXPECT_NE(dot.find("━ bf16 or f16"), std::string::npos) << dot;
+  graph.edges.erase(graph.edges.begin());
+  EXPECT_EQ(writeDot(graph).find("bf16"), std::string::npos);
+}
+
 TEST(DotWriterTest, TheBackwardPassRunsUpwards) {
   Graph graph;
   graph.nodes = {makeNode("add", "a"), makeNode("add", "b"), makeNode("add", "b", Phase::Backward),

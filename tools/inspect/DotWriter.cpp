@@ -19,7 +19,7 @@ constexpr std::array<Colours, 4> kColours = {{{"#dbe8f8", "#a9c8ee", "#2f68a8", 
                                               {"#fdecc4", "#f9d580", "#a87408", "#fffaee"},
                                               {"#fbdcd3", "#f3ae9c", "#b34428", "#fff7f4"},
                                               {"#d9eedc", "#a5d6ad", "#2f7d40", "#f5fbf6"}}};
-constexpr const char *kText = "#202428", *kMuted = "#5b6470", *kSaved = "#7a3b8f";
+constexpr const char *kText = "#202428", *kMuted = "#5b6470", *kSaved = "#7a3b8f", *kNarrow = "#b4560b";
 
 const Colours &coloursOf(Phase phase) { return kColours[static_cast<size_t>(phase)]; }
 
@@ -133,6 +133,8 @@ private:
       key("○", "reads a saved value");
     if (any([](const Node &node) { return node.givesGradient; }))
       key("▲", "gradient for the optimizer");
+    if (std::any_of(graph_.edges.begin(), graph_.edges.end(), isNarrow))
+      row += fmt::format("<TD><FONT COLOR=\"{}\">━ bf16 or f16</FONT></TD>", kNarrow);
     if (any([](const Node &node) { return node.kind == NodeKind::Kernel; }))
       key("", "thick border: one kernel; saves: bytes that its ops would move alone");
     return fmt::format(
@@ -350,9 +352,14 @@ private:
     label += escapeLabel(edge.type);
     // The backward pass runs upwards: its edges are turned round for the layout.
     bool upwards = graph_.nodes[edge.to].phase == Phase::Backward;
-    line("  {} -> {} [{}{}{}label=<{}>];", upwards ? to : from, upwards ? from : to,
-         upwards ? clip(edge.to, edge.from) : clip(edge.from, edge.to), upwards ? "dir=back, " : "", edge.via.empty() ? "" : "style=\"bold\", ", label.empty() ? " " : label);
+    std::string colour = isNarrow(edge) ? fmt::format("color=\"{0}\", fontcolor=\"{0}\", ", kNarrow) : "";
+    line("  {} -> {} [{}{}{}{}label=<{}>];", upwards ? to : from, upwards ? from : to,
+         upwards ? clip(edge.to, edge.from) : clip(edge.from, edge.to), upwards ? "dir=back, " : "", edge.via.empty() ? "" : "style=\"bold\", ",
+         colour, label.empty() ? " " : label);
   }
+
+  /// Whether the value is in low precision.
+  static bool isNarrow(const Edge &edge) { return edge.type.starts_with("bf16") || edge.type.starts_with("f16"); }
 
   /// Ends an edge at the boxes of open kernels.
   std::string clip(size_t tail, size_t head) const {

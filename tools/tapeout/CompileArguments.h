@@ -40,8 +40,10 @@ struct CompileArguments {
   /// Whether `output` would overwrite the model file.
   Status checkOutput(const std::string &output) const;
 
-private:
+  /// Checks the options of mixed precision and takes them over.
   Status setPrecision(TrainingOptions &training) const;
+
+private:
   Result<driver::CompileOptions> options(const frontend::Graph &graph) const;
 };
 

@@ -46,8 +46,11 @@ Status writeOutput(const std::string &text, const std::string &output) {
 }
 
 Status inspectModel(const InspectArguments &arguments) {
-  if (arguments.listPasses)
-    return listPasses({});
+  if (arguments.listPasses) {
+    TrainingOptions options;
+    TAPEOUT_RETURN_IF_ERROR(arguments.compile.setPrecision(options)); // which decides what passes there are
+    return listPasses(options);
+  }
   if (arguments.compile.model.empty())
     return Status::error(ExitCode::Usage, "give the model file to inspect, or --list-passes");
   TAPEOUT_RETURN_IF_ERROR(arguments.compile.checkOutput(arguments.output));

@@ -96,8 +96,11 @@ Status interpret(const InterpretArguments &arguments) {
     auto metrics = (*interpretation)->step(inputs);
     if (!metrics.isOk())
       return metrics.status();
-    fmt::print("{{\"step\": {}, \"loss\": {:.17g}, \"grad_norm\": {:.17g}, \"lr\": {:.17g}}}\n", step + 1, (*metrics)["loss"],
-               (*metrics)["grad_norm"], (*metrics)["lr"]);
+    std::string scaling;
+    if (metrics->contains("loss_scale"))
+      scaling = fmt::format(", \"loss_scale\": {:.17g}, \"skipped_steps\": {:.0f}", (*metrics)["loss_scale"], (*metrics)["skipped_steps"]);
+    fmt::print("{{\"step\": {}, \"loss\": {:.17g}, \"grad_norm\": {:.17g}, \"lr\": {:.17g}{}}}\n", step + 1, (*metrics)["loss"],
+               (*metrics)["grad_norm"], (*metrics)["lr"], scaling);
     std::fflush(stdout);
   }
   return arguments.exportPath.empty() ? Status::ok() : (*interpretation)->exportParameters(arguments.exportPath);

@@ -1,0 +1,171 @@
+// Mixed precision as users meet it: executables in bf16 and fp16 against fp32, the interpreter and themselves.
+#include "tests/e2e/Hash.h"
+#include "tests/e2e/Process.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tapeout::e2e {
+namespace {
+
+constexpr char kTapeout[] = TAPEOUT_BINARY;
+
+class PrecisionTest : public testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    std::string pattern = testing::TempDir() + "tapeout-precision-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::string text;
+    for (int i = 0; i < 20000; ++i)
+      text += "the quick brown fox jumps over the lazy dog. "[hashWord(1, i / 16) % 8 + i % 16];
+    std::ofstream(folder_ + "/text", std::ios::binary) << text;
+    // Extents that no vector width divides.
+    succeed(kTapeout, "model gpt --layers 2 --heads 3 --width 36 --context 13 --vocab 256 --dropout 0.1 -o gpt.tape");
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  /// Words separated by spaces; those with a known ending are files of the folder.
+  static Outcome run(const std::string &program, const std::string &text) {
+    std::vector<std::string> words = {program};
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;)
+      words.push_back(std::filesystem::exists(folder_ + "/" + word) || word.ends_with(".tape") || word.starts_with("out-")
+                          ? folder_ + "/" + word
+                          : word);
+    return Process(words, folder_ + "/last").wait();
+  }
+  static std::string succeed(const std::string &program, const std::string &text) {
+    Outcome outcome = run(program, text);
+    EXPECT_EQ(outcome.code, 0) << program << " " << text << "\n" << outcome.error;
+    return outcome.out;
+  }
+  static void compile(const std::string &options, const std::string &name = "out-model") {
+    succeed(kTapeout, fmt::format("compile gpt.tape -o {} {} {}", name, kOptions, options));
+  }
+
+  /// Trains and returns `key` of every step.
+  static std::vector<double> train(const std::string &options, const char *key = "loss", const std::string &name = "out-model") {
+    succeed(folder_ + "/" + name, fmt::format("--data text --log-dir out-log {}", options));
+    return column(readFile(folder_ + "/out-log/metrics.jsonl"), key);
+  }
+  static std::vector<double> column(const std::string &lines, const char *key) {
+    std::vector<double> values;
+    std::istringstream stream(lines);
+    for (std::string line; std::getline(stream, line);)
+      if (line.starts_with("{")) {
+        nlohmann::json value = nlohmann::json::parse(line).at(key);
+        values.push_back(value.is_null() ? NAN : value.get<double>());
+      }
+    return values;
+  }
+  static std::string bytesAfter(const std::string &options, const std::string &name = "out-model") {
+    succeed(folder_ + "/" + name, fmt::format("--data text --steps 8 --export out-weights {}", options));
+    return readFile(folder_ + "/out-weights");
+  }
+
+  static constexpr char kOptions[] = "--batch 4 --warmup 3 --clip 1 --weight-decay 0.1";
+  inline static std::string folder_;
+};
+
+TEST_F(PrecisionTest, TrainsLikeTheInterpreter) {
+  for (const char *precision : {"bf16 --amp-level O1", "bf16 --amp-level O2", "fp16 --amp-level O1", "fp16 --amp-level O2"}) {
+    SCOPED_TRACE(precision);
+    std::string options = fmt::format("{} --precision {}", kOptions, precision);
+    compile(fmt::format("--precision {}", precision));
+    std::vector<double> actual = train("--steps 6");
+    std::vector<double> expected = column(succeed(kTapeout, "interpret gpt.tape --data text --steps 6 " + options), "loss");
+    ASSERT_EQ(actual.size(), 6u);
+    ASSERT_EQ(expected.size(), 6u);
+    for (size_t i = 0; i < 6; ++i) // a few values lie so near the middle of two that they round to the other one
+      EXPECT_NEAR(actual[i], expected[i], 5e-4 * expected[i]) << "step " << i + 1;
+  }
+}
+
+TEST_F(PrecisionTest, LearnsAsFp32Does) {
+  compile("");
+  std::vector<double> expected = train("--steps 150");
+  EXPECT_LT(expected.back(), expected.front() - 2);
+  for (const char *precision : {"bf16 --amp-level O1", "bf16 --amp-level O2", "fp16 --amp-level O1", "fp16 --amp-level O2"}) {
+    SCOPED_TRACE(precision);
+    compile(fmt::format("--precision {}", precision));
+    std::vector<double> actual = train("--steps 150");
+    ASSERT_EQ(actual.size(), expected.size());
+    EXPECT_NE(actual, expected);
+    for (size_t i = 0; i < 20; ++i)
+      EXPECT_NEAR(actual[i], expected[i], 5e-3 * expected[i]) << "step " << i + 1;
+    EXPECT_NEAR(actual.back(), expected.back(), 0.02 * expected.back());
+  }
+}
+
+TEST_F(PrecisionTest, GivesTheSameBitsHoweverItRuns) {
+  for (const char *precision : {"bf16 --amp-level O1", "fp16 --amp-level O2"}) {
+    SCOPED_TRACE(precision);
+    compile(fmt::format("--precision {}", precision));
+    std::string expected = bytesAfter("--threads 1 --isa avx2");
+    EXPECT_TRUE(bytesAfter("--threads 2 --isa avx2") == expected);
+    EXPECT_TRUE(bytesAfter("--threads 4") == expected); // with AVX-512 where there is one
+    compile(fmt::format("--precision {} --no-fusion", precision));
+    EXPECT_TRUE(bytesAfter("--threads 2") == expected);
+  }
+}
+
+TEST_F(PrecisionTest, SkipsWhatOverflowsAndResumesExactly) {
+  compile("--precision fp16");
+  std::vector<double> scales = train("--steps 12", "loss_scale");
+  EXPECT_EQ(scales, std::vector<double>(12, 65536));
+  for (const char *precision : {"fp16 --amp-level O1", "bf16 --amp-level O2"}) { // the scale's state, and copies of parameters
+    compile(fmt::format("--precision {}", precision), "out-constant");
+    std::string whole = bytesAfter("", "out-constant");
+    std::filesystem::remove_all(folder_ + "/out-checkpoints");
+    succeed(folder_ + "/out-constant", "--data text --steps 5 --checkpoint-dir out-checkpoints");
+    EXPECT_TRUE(bytesAfter("--checkpoint-dir out-checkpoints --resume", "out-constant") == whole) << precision;
+  }
+
+  compile("--precision fp16 --loss-scale 1e12", "out-overflow");
+  std::vector<double> skipped = train("--steps 4", "skipped_steps", "out-overflow");
+  EXPECT_EQ(skipped, (std::vector<double>{1, 2, 3, 4}));
+}
+
+TEST_F(PrecisionTest, GivesUpWhenNoScaleHelps) {
+  compile("--precision fp16 --loss-scale 1e12");
+  Outcome outcome = run(folder_ + "/out-model", "--data text --steps 200");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.error.find("the last 100 steps were skipped"), std::string::npos) << outcome.error;
+}
+
+TEST_F(PrecisionTest, OtherCommandsTakeItsOptions) {
+  std::string passes = succeed(kTapeout, "inspect --list-passes --precision fp16");
+  for (const char *pass : {"insert-loss-scaling", "insert-amp-casts", "verify-precision", "widen-windows"})
+    EXPECT_NE(passes.find(pass), std::string::npos) << passes;
+  EXPECT_EQ(succeed(kTapeout, "inspect --list-passes").find("insert-amp-casts"), std::string::npos);
+  std::string dot = succeed(kTapeout, "inspect gpt.tape --precision bf16 --after verify-precision --format dot");
+  EXPECT_NE(dot.find("bf16 or f16"), std::string::npos);
+  std::string ir = succeed(kTapeout, "inspect gpt.tape --precision bf16 --keep-fp32 blocks.1.* --after verify-precision");
+  EXPECT_NE(ir.find("tensor<36x36xbf16>"), std::string::npos);
+}
+
+TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
+  auto error = [](const std::string &options) {
+    Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model " + options);
+    EXPECT_EQ(outcome.code, 78) << options;
+    return outcome.error;
+  };
+  EXPECT_NE(error("--amp-level O2").find("give --precision bf16 or fp16"), std::string::npos);
+  EXPECT_NE(error("--keep-fp32 x").find("give --precision bf16 or fp16"), std::string::npos);
+  EXPECT_NE(error("--loss-scale -1").find("--loss-scale is -1"), std::string::npos);
+  Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model --precision bf16 --keep-fp32 nothing");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.error.find("the pattern 'nothing' of --keep-fp32 matches no layer"), std::string::npos) << outcome.error;
+}
+
+} // namespace
+} // namespace tapeout::e2e
