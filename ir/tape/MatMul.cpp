@@ -210,6 +210,14 @@ void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   if (auto matmul = asStridedMatmul(*this); matmul && asTargetMatmul(targetOf(*this), *matmul))
     return;
   TapeBuilder t(b, getLoc());
+  auto isOrdered = [](Value operand, Ints batch, Ints contract) {
+    SmallVector<int64_t> order(batch);
+    llvm::append_range(order, freeDimensions(rankOf(operand), batch, contract));
+    llvm::append_range(order, contract);
+    return llvm::is_sorted(order);
+  };
+  if (isOrdered(getLhs(), getLhsBatch(), getLhsContract()) && isOrdered(getRhs(), getRhsBatch(), getRhsContract()))
+    return; // nothing more can be done
   auto ordered = [&](Value operand, Ints batch, Ints contract) {
     SmallVector<int64_t> order(batch);
     llvm::append_range(order, freeDimensions(rankOf(operand), batch, contract));
