@@ -89,7 +89,8 @@ WorkUnits buildLoops(Reduction &reduction) {
         Values none(reduced.size(), kernel.integer(0));
         Value offset = kernel.linear(0, result.strides, reduction.merge(keptIndices, none, laneOf(v)));
         for (auto [number, pointer] : llvm::enumerate(reduction.frame.results))
-          kernel.store(pointer, tape::elementOf(reduction.ops[number].getResult()), offset, total[number * vectors + v], lanesOf(v));
+          kernel.store(pointer, tape::elementOf(reduction.ops[number].getResult()), offset, total[number * vectors + v],
+                       lanesOf(v));
       }
     };
     int64_t rest = extent % columns;
