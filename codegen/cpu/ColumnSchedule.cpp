@@ -53,7 +53,8 @@ WorkUnits buildLoops(KernelBuilder &kernel, const KernelFrame &frame, ColumnPlan
         Values none(reduced.size(), kernel.integer(0));
         Value offset = kernel.linear(0, result.strides, mergeIndices(plan.space, keptIndices, none, laneOf(v)));
         for (auto [number, pointer] : llvm::enumerate(frame.results))
-          kernel.store(pointer, tape::elementOf(plan.ops[number].getResult()), offset, total[number * vectors + v], lanesOf(v));
+          kernel.store(pointer, tape::elementOf(plan.ops[number].getResult()), offset, total[number * vectors + v],
+                       lanesOf(v));
       }
     };
     int64_t rest = extent % columns;

@@ -191,18 +191,20 @@ FailureOr<Bytecode> translateElementwise(Operation *op) {
     types.push_back(tape::computeType(tape::elementOf(operand)));
     scalars.push_back(tape::rankOf(operand) == 0);
   }
-  return Translator().translate(op, types, scalars, [&](OpBuilder &builder, ValueRange arguments, Value index, auto &results) {
+  auto build = [&](OpBuilder &builder, ValueRange arguments, Value index, SmallVectorImpl<Value> &results) {
     tape::buildElement(cast<tape::ScalarBodyOpInterface>(op), builder, op->getLoc(), arguments, index, results);
-  });
+  };
+  return Translator().translate(op, types, scalars, build);
 }
 
 FailureOr<Bytecode> translateCombiner(Operation *op) {
   Type type = tape::elementOf(op->getOperand(0));
   if (isFloat(type))
     type = Float64Type::get(op->getContext());
-  return Translator().translate(op, {type, type}, {false, false}, [&](OpBuilder &builder, ValueRange arguments, Value index, auto &results) {
+  auto build = [&](OpBuilder &builder, ValueRange arguments, Value index, SmallVectorImpl<Value> &results) {
     cast<tape::ScalarBodyOpInterface>(op).buildScalarBody(builder, op->getLoc(), arguments, index, results);
-  });
+  };
+  return Translator().translate(op, {type, type}, {false, false}, build);
 }
 
 } // namespace tapeout::codegen::reference
