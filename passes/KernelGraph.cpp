@@ -127,9 +127,11 @@ TracedOperand trace(Value value, const KernelGraph &graph) {
 class GraphBuilder {
 public:
   KernelGraph build(Block &block) {
-    for (auto dot : block.getOps<tape::DotGeneralOp>())
-      for (Operation *op : tape::writtenThrough(dot))
-        graph_.writtenThrough.insert(op);
+    for (Operation &call : block)
+      if (tape::isLibraryCall(&call))
+        for (OpResult result : call.getResults())
+          for (Operation *op : tape::writtenThrough(result))
+            graph_.writtenThrough.insert(op);
     for (Operation &op : block)
       if (readsMemory(&op))
         for (Value value : memoryRead(&op))
@@ -248,7 +250,7 @@ bool isElided(Operation *op) {
       llvm::append_range(users, user->getUsers());
       continue;
     }
-    if (isa<tape::StridedReaderOpInterface>(user)) {
+    if (isa<tape::StridedCallOpInterface>(user)) {
       if (llvm::any_of(user->getOpOperands(), [&](OpOperand &operand) { return tape::placeOperand(operand).base == op->getResult(0); }))
         return false;
       continue;

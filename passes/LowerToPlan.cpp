@@ -67,12 +67,14 @@ private:
       describe(createMatmul(dot, dot.getLhs(), dot.getRhs()), op, dot.getFlops(), dot.getBytesRead() + dot.getBytesWritten());
       return;
     }
-    SmallVector<Value> reads, writes;
-    SmallVector<tape::StridedPlace> places;
-    for (OpOperand &operand : op.getOpOperands()) {
-      places.push_back(tape::isLibraryCall(&op) ? tape::placeOperand(operand) : tape::StridedPlace{operand.get(), 0, {}});
-      reads.push_back(slots_.slotOf(places.back().base));
+    if (isa<tape::StridedCallOpInterface>(op)) {
+      auto cost = cast<tape::CostModelOpInterface>(op);
+      describe(createAttention(op), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
+      return;
     }
+    SmallVector<Value> reads, writes;
+    for (Value operand : op.getOperands())
+      reads.push_back(slots_.slotOf(operand));
     if (auto fusion = dyn_cast<tape::FusionOp>(op))
       slots_.chooseOverwritten(fusion);
     for (Value result : op.getResults())
@@ -80,11 +82,6 @@ private:
     if (auto window = dyn_cast<tape::WindowOpInterface>(op)) {
       auto cost = cast<tape::CostModelOpInterface>(op);
       describe(createWindow(window, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
-      return;
-    }
-    if (isa<tape::AttentionOp, tape::AttentionGradOp>(op)) {
-      auto cost = cast<tape::CostModelOpInterface>(op);
-      describe(createAttention(&op, places, reads, writes), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
       return;
     }
     auto fusion = cast<tape::FusionOp>(op);
@@ -131,20 +128,22 @@ private:
     return builder_.create<plan::WindowOp>(op.getLoc(), op->getName().stripDialect(), reads, writes, ArrayRef(sizes));
   }
 
-  Operation *createAttention(Operation *op, ArrayRef<tape::StridedPlace> reads, ValueRange readSlots, ValueRange writeSlots) {
+  Operation *createAttention(Operation &op) {
+    SmallVector<Value> reads, writes;
     SmallVector<int64_t> places;
-    auto addPlace = [&](int64_t offset, ArrayRef<int64_t> strides) { // of [batch, tokens, heads, size]; lse has its own form
-      if (strides.size() == 4)
-        places.append({offset, strides[0], strides[1], strides[2]});
+    auto place = [&](const tape::StridedPlace &at) {
+      if (at.strides.size() == 4) // [batch, tokens, heads, size]; lse has its own form
+        places.append({at.offset, at.strides[0], at.strides[1], at.strides[2]});
+      return at.base;
     };
-    for (const tape::StridedPlace &place : reads)
-      addPlace(place.offset, place.strides);
-    for (Value result : op->getResults())
-      addPlace(0, tape::rowMajorStrides(tape::shapeOf(result)));
-    ArrayRef<int64_t> query = tape::shapeOf(op->getOperand(0));
-    bool causal = op->getAttrOfType<BoolAttr>("causal").getValue();
-    return builder_.create<plan::AttentionOp>(op->getLoc(), readSlots, writeSlots, isa<tape::AttentionGradOp>(op), causal,
-                                              op->getAttrOfType<FloatAttr>("scale").getValue(),
+    for (OpOperand &operand : op.getOpOperands())
+      reads.push_back(slots_.slotOf(place(tape::placeOperand(operand))));
+    for (OpResult result : op.getResults())
+      writes.push_back(slots_.slotFor(place(tape::placeResult(result))));
+    ArrayRef<int64_t> query = tape::shapeOf(op.getOperand(0));
+    return builder_.create<plan::AttentionOp>(op.getLoc(), reads, writes, isa<tape::AttentionGradOp>(op),
+                                              op.getAttrOfType<BoolAttr>("causal").getValue(),
+                                              op.getAttrOfType<FloatAttr>("scale").getValue(),
                                               ArrayRef<int64_t>{query[0], query[2], query[1], query[3]}, places);
   }
 

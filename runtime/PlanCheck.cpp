@@ -466,6 +466,17 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
 }
 
+/// Whether two tensors are different parts of the rows of one, as the gradients of query, key and value are.
+bool sideBySide(const plan::AttentionOperand &a, const plan::AttentionOperand &b, const plan::Attention &attention) {
+  int64_t row = a.token_stride(), width = (attention.heads() - 1) * a.head_stride() + attention.head_size();
+  if (row != b.token_stride() || a.head_stride() != b.head_stride() || a.batch_stride() != b.batch_stride() ||
+      row < 1 || a.batch_stride() < row * attention.tokens() || a.head_stride() < attention.head_size() ||
+      a.offset() / row != b.offset() / row)
+    return false;
+  auto [first, second] = std::minmax({a.offset() % row, b.offset() % row});
+  return first + width <= second && second + width <= row;
+}
+
 Status Checker::checkAttention(const plan::Attention &attention) {
   if (!isCuda())
     return badHere("attention is no instruction of the target cpu");
@@ -477,7 +488,12 @@ Status Checker::checkAttention(const plan::Attention &attention) {
       return badHere("an extent of attention is {}", extent);
   if (!std::isfinite(attention.scale()))
     return badHere("the scale of attention is not finite");
-  std::vector<std::pair<uint32_t, uint64_t>> used; // slots, and bytes from their beginning
+  struct Use {
+    uint32_t slot;
+    uint64_t bytes; // from the slot's beginning
+    const plan::AttentionOperand *operand;
+  };
+  std::vector<Use> used;
   for (uint32_t i = 0; i < count; ++i) {
     const plan::AttentionOperand &operand = *attention.operands()->Get(i);
     TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(operand.slot()));
@@ -493,20 +509,24 @@ Status Checker::checkAttention(const plan::Attention &attention) {
     uint64_t room = slot(operand.slot()).bytes() / 2;
     if (!elements || *elements > room || operand.offset() < 0 || static_cast<uint64_t>(operand.offset()) > room - *elements)
       return badHere("attention leaves its operand '{}'", slotName(operand.slot()));
-    used.push_back({operand.slot(), 2 * (operand.offset() + *elements)});
+    used.push_back({operand.slot(), 2 * (operand.offset() + *elements), &operand});
   }
   TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(attention.lse()));
   auto rows = reach({{attention.batch(), attention.heads() * attention.tokens()}, {attention.heads() * attention.tokens(), 1}}, {});
   if (slot(attention.lse()).element_type() != plan::ElementType::F32 || !rows ||
       *rows > slot(attention.lse()).bytes() / sizeof(float))
     return badHere("'{}' cannot hold a number for each row of attention", slotName(attention.lse()));
-  used.insert(used.begin() + (attention.backward() ? reads : count), {attention.lse(), *rows * sizeof(float)});
+  used.insert(used.begin() + (attention.backward() ? reads : count), {attention.lse(), *rows * sizeof(float), nullptr});
   uint32_t inputs = attention.backward() ? reads + 1 : reads;
+  auto areSideBySide = [&](const Use &a, const Use &b) {
+    return a.slot == b.slot && a.operand && b.operand && sideBySide(*a.operand, *b.operand, attention);
+  };
   for (size_t written = inputs; written < used.size(); ++written) {
-    TAPEOUT_RETURN_IF_ERROR(checkWritable(used[written].first));
+    TAPEOUT_RETURN_IF_ERROR(checkWritable(used[written].slot));
     for (size_t other = 0; other < written; ++other)
-      if (overlap(used[other].first, used[other].second, used[written].first, used[written].second))
-        return badHere("attention writes '{}' over '{}'", slotName(used[written].first), slotName(used[other].first));
+      if (overlap(used[other].slot, used[other].bytes, used[written].slot, used[written].bytes) &&
+          !(other >= inputs && areSideBySide(used[other], used[written])))
+        return badHere("attention writes '{}' over '{}'", slotName(used[written].slot), slotName(used[other].slot));
   }
   return Status::ok();
 }

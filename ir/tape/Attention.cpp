@@ -183,11 +183,14 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
 }
 uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
 
-// The library wants the elements of a head side by side.
-bool AttentionOp::acceptsStrides(unsigned operand, ArrayRef<int64_t> strides) { return operand < 3 && strides.back() == 1; }
-bool AttentionGradOp::acceptsStrides(unsigned operand, ArrayRef<int64_t> strides) {
-  return strides.size() == 4 && strides.back() == 1;
-}
+// The library wants the elements of a head side by side; log-sum-exp has no strides.
+namespace {
+bool areOfHeads(ArrayRef<int64_t> strides) { return strides.size() == 4 && strides.back() == 1; }
+} // namespace
+bool AttentionOp::readsStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
+bool AttentionOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
+bool AttentionGradOp::readsStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
+bool AttentionGradOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 
 // By sequences or by heads. Log-sum-exp [batch, heads, tokens] has its heads elsewhere.
 void AttentionOp::getPlacementRules(PlacementRules &rules) {

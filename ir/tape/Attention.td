@@ -3,7 +3,7 @@
 #define TAPEOUT_IR_TAPE_ATTENTION_TD
 include "ir/tape/Base.td"
 
-defvar AttentionTraits = [AttrSizedOperandSegments, Stochastic, Decomposable, LibraryCall, StridedReader];
+defvar AttentionTraits = [AttrSizedOperandSegments, Stochastic, Decomposable, LibraryCall, StridedCall];
 
 def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differentiable], AttentionTraits), cost = CostFlops> {
   let summary = "softmax(scale * Q K^T, masked) V per head, and the log-sum-exp of each row of scores";

@@ -103,11 +103,18 @@ def WindowOpInterface : OpInterface<"WindowOpInterface"> {
   let methods = [InterfaceMethod<"All its sizes.", "::tapeout::tape::WindowSizes", "getWindowSizes">];
 }
 
-def StridedReaderOpInterface : OpInterface<"StridedReaderOpInterface"> {
-  let description = [{A library call that can read operands where they lie, behind slices and transposes.}];
+def StridedCallOpInterface : OpInterface<"StridedCallOpInterface"> {
+  let description = [{
+    A library call that can read operands where they lie, behind slices and transposes, and write results where they belong,
+    before transposes and concatenations.
+  }];
   let cppNamespace = "::tapeout::tape";
-  let methods = [InterfaceMethod<"Whether the operand may lie with these strides, one per dimension.", "bool", "acceptsStrides",
-    (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$strides)>];
+  let methods = [
+    InterfaceMethod<"Whether the operand may lie with these strides, one per dimension.", "bool", "readsStrides",
+      (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$strides)>,
+    InterfaceMethod<"Whether the result may lie with these strides, one per dimension.", "bool", "writesStrides",
+      (ins "unsigned":$result, "::llvm::ArrayRef<int64_t>":$strides)>,
+  ];
 }
 
 def WideResultOpInterface : OpInterface<"WideResultOpInterface"> {

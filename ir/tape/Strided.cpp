@@ -93,12 +93,12 @@ std::optional<StridedMatmul> asCall(DotGeneralOp dot, const StridedPlace &lhs, c
   return matmul ? asTargetMatmul(targetOf(dot), *matmul) : std::nullopt;
 }
 
-/// The product that becomes `value`, if nobody reads what lies between; `place`, if given, follows it back.
-DotGeneralOp productBehind(Value value, std::optional<StridedPlace> *place = nullptr) {
+/// The result of a library call that becomes `value`, if nobody reads what lies between; `place`, if given, follows it back.
+OpResult resultBehind(Value value, std::optional<StridedPlace> *place = nullptr) {
   while (value.hasOneUse()) {
     Operation *op = value.getDefiningOp();
-    if (auto dot = dyn_cast_or_null<DotGeneralOp>(op))
-      return dot;
+    if (isa_and_nonnull<DotGeneralOp, StridedCallOpInterface>(op))
+      return cast<OpResult>(value);
     if (!op || !isBijective(op))
       return nullptr;
     if (place && *place)
@@ -108,16 +108,22 @@ DotGeneralOp productBehind(Value value, std::optional<StridedPlace> *place = nul
   return nullptr;
 }
 
-/// All operands are products that nobody else reads, and can be written where they belong.
+bool canWrite(OpResult result, const StridedPlace &place) {
+  if (auto dot = dyn_cast<DotGeneralOp>(result.getOwner()))
+    return asCall(dot, rowMajor(dot.getLhs()), rowMajor(dot.getRhs()), place).has_value();
+  return cast<StridedCallOpInterface>(result.getOwner()).writesStrides(result.getResultNumber(), place.strides);
+}
+
+/// All operands are results of library calls that nobody else reads, and can be written where they belong.
 bool isJoinedInPlace(ConcatenateOp op) {
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
     std::optional<StridedPlace> place = behind(rowMajor(op.getResult()), operand);
-    DotGeneralOp dot = productBehind(operand.get(), &place);
-    return dot && place && asCall(dot, rowMajor(dot.getLhs()), rowMajor(dot.getRhs()), *place);
+    OpResult result = resultBehind(operand.get(), &place);
+    return result && place && canWrite(result, *place);
   });
 }
 
-/// Where a product that is `value`, or becomes it, is written: in what is made of it, if nobody else reads it.
+/// Where a result of a library call that is `value`, or becomes it, is written: in what is made of it, if nobody else reads it.
 StridedPlace targetOf(Value value) {
   if (!value.hasOneUse())
     return rowMajor(value);
@@ -140,8 +146,8 @@ StridedPlace sourceOf(Value value) {
   StridedPlace best = rowMajor(value);
   SmallVector<AccessOpInterface> views;
   for (Value base = value; auto view = base.getDefiningOp<AccessOpInterface>();) {
-    DotGeneralOp dot = productBehind(view->getOperand(0));
-    if (dot && targetOf(dot.getResult()).base != dot.getResult()) // written where this view is, not before it
+    OpResult result = resultBehind(view->getOperand(0));
+    if (result && targetOf(result).base != result) // written where this view is, not before it
       break;
     views.push_back(view);
     base = view->getOperand(0);
@@ -167,15 +173,26 @@ std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, Value lhs, Value rhs
 }
 
 StridedPlace placeOperand(OpOperand &operand) {
-  auto reader = dyn_cast<StridedReaderOpInterface>(operand.getOwner());
+  auto call = dyn_cast<StridedCallOpInterface>(operand.getOwner());
   StridedPlace place = sourceOf(operand.get());
-  return reader && reader.acceptsStrides(operand.getOperandNumber(), place.strides) ? place : rowMajor(operand.get());
+  return call && call.readsStrides(operand.getOperandNumber(), place.strides) ? place : rowMajor(operand.get());
 }
 
-SmallVector<Operation *> writtenThrough(DotGeneralOp dot) {
+StridedPlace placeResult(OpResult result) {
+  if (!isa<StridedCallOpInterface>(result.getOwner()))
+    return rowMajor(result);
+  StridedPlace place = targetOf(result);
+  return canWrite(result, place) ? place : rowMajor(result);
+}
+
+SmallVector<Operation *> writtenThrough(OpResult result) {
+  Value base = placeResult(result).base;
+  if (auto dot = dyn_cast<DotGeneralOp>(result.getOwner())) {
+    std::optional<PlacedProduct> product = placeProduct(dot);
+    base = product ? product->result.base : result;
+  }
   SmallVector<Operation *> ops;
-  std::optional<PlacedProduct> product = placeProduct(dot);
-  for (Value value = dot.getResult(); product && value != product->result.base; value = ops.back()->getResult(0))
+  for (Value value = result; value != base; value = ops.back()->getResult(0))
     ops.push_back(*value.user_begin());
   return ops;
 }
@@ -183,8 +200,8 @@ SmallVector<Operation *> writtenThrough(DotGeneralOp dot) {
 bool isWrittenThrough(Operation *op) {
   if (op->getNumOperands() == 0 || op->getNumResults() != 1)
     return false;
-  DotGeneralOp dot = productBehind(op->getOperand(0)); // of a concatenation, all operands are or none
-  return dot && llvm::is_contained(writtenThrough(dot), op);
+  OpResult result = resultBehind(op->getOperand(0)); // of a concatenation, all operands are or none
+  return result && llvm::is_contained(writtenThrough(result), op);
 }
 
 } // namespace tapeout::tape

@@ -27,12 +27,14 @@ StridedPlace sourceOf(mlir::Value value);
 std::optional<PlacedProduct> placeProduct(DotGeneralOp dot, mlir::Value lhs, mlir::Value rhs);
 inline std::optional<PlacedProduct> placeProduct(DotGeneralOp dot) { return placeProduct(dot, dot.getLhs(), dot.getRhs()); }
 
-/// Where a library call that is no product reads an operand: behind views, if the call accepts that.
+/// Where a library call that is no product reads an operand: behind views, if the call can.
 StridedPlace placeOperand(mlir::OpOperand &operand);
+/// Where such a call writes a result: where it belongs, if the call can.
+StridedPlace placeResult(mlir::OpResult result);
 
-/// The reshapes, transposes and concatenations between the result of `dot` and the value in whose memory it is written.
-llvm::SmallVector<mlir::Operation *> writtenThrough(DotGeneralOp dot);
-/// Whether the op is one of these, of some product.
+/// The reshapes, transposes and concatenations between a result of a library call and the value in whose memory it is written.
+llvm::SmallVector<mlir::Operation *> writtenThrough(mlir::OpResult result);
+/// Whether the op is one of these, of some library call.
 bool isWrittenThrough(mlir::Operation *op);
 
 } // namespace tapeout::tape

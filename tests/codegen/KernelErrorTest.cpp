@@ -3,13 +3,13 @@
 namespace tapeout::codegen {
 namespace {
 
-TEST(KernelErrorTest, NamesTheOpThatHasNoForm) {
+TEST(KernelErrorTest, NamesTheOpThatHasNoKernel) {
   KernelTester tester(R"(
-plan.kernel @k { ^bb0(%a: tensor<4x4xbf16>):
-  %r = tape.exp %a : tensor<4x4xbf16>
-  tape.yield %r : tensor<4x4xbf16> })");
+plan.kernel @k { ^bb0(%a: tensor<4x4xf32>):
+  %r = tape.softmax %a : tensor<4x4xf32>
+  tape.yield %r : tensor<4x4xf32> })");
   EXPECT_FALSE(tester.loaded());
-  EXPECT_EQ(tester.messages(), "element type 'bf16' is not supported on the target cpu\n");
+  EXPECT_EQ(tester.messages(), "has no kernel for the target cpu\n");
 }
 
 } // namespace

@@ -211,13 +211,13 @@ Result<std::string> findRunner() {
 
 } // namespace
 
-Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output) {
+Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output, bool withRunner) {
   auto start = std::chrono::steady_clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   Result<CompileInput> input = arguments.load();
   if (!input.isOk())
     return input.status();
-  Result<std::string> runner = findRunner();
+  Result<std::string> runner = withRunner ? findRunner() : std::string();
   if (!runner.isOk())
     return runner.status();
   driver::Compilation compilation(input->graph, input->options);

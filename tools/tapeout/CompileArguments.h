@@ -55,7 +55,7 @@ struct CompileSummary {
   int64_t arenaBytes = 0;      ///< activations
   std::string target;          ///< and what compiled for it
 };
-/// Compiles the model file into a training executable.
-Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output);
+/// Compiles the model file into a training executable; without the runner, into what one reads by --plan.
+Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output, bool withRunner = true);
 
 } // namespace tapeout::cli

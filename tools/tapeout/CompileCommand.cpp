@@ -11,9 +11,9 @@ namespace tapeout::cli {
 
 namespace {
 
-Status compile(const CompileArguments &arguments, const std::string &output) {
+Status compile(const CompileArguments &arguments, const std::string &output, bool withRunner) {
   TAPEOUT_RETURN_IF_ERROR(arguments.checkOutput(output));
-  Result<CompileSummary> summary = compileTo(arguments, output);
+  Result<CompileSummary> summary = compileTo(arguments, output, withRunner);
   if (!summary.isOk())
     return summary.status();
   auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
@@ -30,12 +30,15 @@ Action addCompileCommand(CLI::App &app) {
   struct State {
     CompileArguments arguments;
     std::string output;
+    bool planOnly = false;
   };
   auto state = std::make_shared<State>();
   CLI::App *command = app.add_subcommand("compile", "Compile a model file into a training executable");
   state->arguments.addTo(*command);
   command->add_option("-o,--output", state->output, "Executable to write")->required();
-  return [state] { return compile(state->arguments, state->output); };
+  command->add_flag("--plan-only", state->planOnly,
+                    "Leave out the program that runs the plan: `tapeout-runner --plan FILE` runs it, one runner for all");
+  return [state] { return compile(state->arguments, state->output, !state->planOnly); };
 }
 
 } // namespace tapeout::cli

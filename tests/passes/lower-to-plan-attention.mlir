@@ -1,0 +1,24 @@
+// RUN: tapeout-opt %s --tape-select-library-attention --tape-decompose --canonicalize --tape-form-fusion-groups --tape-verify-fusion-groups --tape-lower-to-plan --tape-plan-memory --tape-verify-plan | FileCheck %s
+
+// Attention reads the parts of a split where they lie, and its gradients are written where they are joined: no kernel at all.
+module attributes {tape.target = "cuda"} {
+  // CHECK:      plan.program @step
+  // CHECK-NEXT: plan.attention causal(%[[QKV:.*]], %[[QKV]], %[[QKV]]) -> (%[[Y:.*]], %[[LSE:.*]]) scale 5.000000e-01 sizes [2, 3, 5, 8]
+  // CHECK-SAME: places [0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8, 0, 120, 24, 8]
+  // CHECK-NEXT: plan.attention backward causal(%[[QKV]], %[[QKV]], %[[QKV]], %[[Y]], %[[LSE]], %[[Y]]) -> (%[[D:.*]], %[[D]], %[[D]])
+  // CHECK-SAME: places [0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8, 0, 120, 24, 8, 0, 120, 24, 8, 0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8]
+  // CHECK-NOT:  plan.launch
+  func.func @step(%x: tensor<2x5x72xbf16> {tape.role = "input", tape.name = "x"}) -> (tensor<2x5x72xbf16> {tape.name = "d"}) {
+    %0, %1, %2 = tape.split %x dim 2 into 3 : tensor<2x5x72xbf16>
+    %q = tape.reshape %0 to [2, 5, 3, 8] : tensor<2x5x24xbf16>
+    %k = tape.reshape %1 to [2, 5, 3, 8] : tensor<2x5x24xbf16>
+    %v = tape.reshape %2 to [2, 5, 3, 8] : tensor<2x5x24xbf16>
+    %y, %lse = tape.attention %q, %k, %v {causal = true, scale = 0.5} : tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>
+    %g:3 = tape.attention_grad %q, %k, %v, %y, %lse, %y {causal = true, scale = 0.5} : tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x3x5xf32>, tensor<2x5x3x8xbf16>
+    %dq = tape.reshape %g#0 to [2, 5, 24] : tensor<2x5x3x8xbf16>
+    %dk = tape.reshape %g#1 to [2, 5, 24] : tensor<2x5x3x8xbf16>
+    %dv = tape.reshape %g#2 to [2, 5, 24] : tensor<2x5x3x8xbf16>
+    %d = tape.concatenate %dq, %dk, %dv dim 2 : tensor<2x5x24xbf16>, tensor<2x5x24xbf16>, tensor<2x5x24xbf16>
+    return %d : tensor<2x5x72xbf16>
+  }
+}

@@ -1,0 +1,102 @@
+// Plan::load refuses attention that would read or write outside of its slots, or over what it reads.
+#include "runtime/Plan.h"
+#include "tests/runtime/PlanBuilder.h"
+#include "tests/runtime/TestPlans.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace tapeout::rt {
+namespace {
+
+using namespace test;
+
+constexpr int64_t kBatch = 2, kHeads = 3, kTokens = 5, kSize = 8, kWidth = kHeads * kSize;
+
+/// Attention on the parts of a packed tensor, and its gradients joined in another.
+plan::PlanT attentionPlan() {
+  PlanBuilder builder;
+  builder.plan.target = "cuda";
+  builder.plan.layers = {"attention"};
+  auto bf16 = [&](const char *name, int64_t width) {
+    return builder.slot(name, plan::SlotKind::Arena, plan::ElementType::BF16, {kBatch, kTokens, width});
+  };
+  uint32_t qkv = bf16("qkv", 3 * kWidth), y = bf16("y", kWidth), dy = bf16("dy", kWidth), dqkv = bf16("dqkv", 3 * kWidth);
+  uint32_t lse = builder.slot("lse", plan::SlotKind::Arena, plan::ElementType::F32, {kBatch, kHeads, kTokens});
+  auto whole = [](uint32_t slot) { return plan::AttentionOperand(slot, 0, kTokens * kWidth, kWidth, kSize); };
+  auto part = [](uint32_t slot, int64_t i) {
+    return plan::AttentionOperand(slot, i * kWidth, kTokens * 3 * kWidth, 3 * kWidth, kSize);
+  };
+  plan::ProgramT &program = builder.program("other");
+  for (bool backward : {false, true}) {
+    plan::AttentionT attention;
+    attention.backward = backward;
+    attention.causal = true;
+    attention.scale = 0.5;
+    attention.batch = kBatch, attention.heads = kHeads, attention.tokens = kTokens, attention.head_size = kSize;
+    attention.lse = lse;
+    attention.operands = {part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(y)};
+    if (backward)
+      attention.operands.insert(attention.operands.end(), {whole(dy), part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
+    builder.add(program, std::move(attention), 0, backward ? 2 : 0);
+  }
+  return std::move(builder.plan);
+}
+
+plan::AttentionT &forward(plan::PlanT &plan) { return *plan.programs[0]->instructions[0]->body.AsAttention(); }
+plan::AttentionT &backward(plan::PlanT &plan) { return *plan.programs[0]->instructions[1]->body.AsAttention(); }
+
+/// The operand with another slot (or the same), offset and distance of tokens.
+plan::AttentionOperand moved(const plan::AttentionOperand &from, int64_t offset, int64_t tokenStride, int64_t slot = -1) {
+  return plan::AttentionOperand(slot < 0 ? from.slot() : slot, offset, from.batch_stride(), tokenStride, from.head_stride());
+}
+
+struct HostileCase {
+  const char *name;
+  std::function<void(plan::PlanT &)> damage;
+  const char *message;
+};
+
+const std::vector<HostileCase> kCases = {
+    {"Cpu", [](auto &p) { p.target = "cpu"; }, "no instruction of the target cpu"},
+    {"FewOperands", [](auto &p) { forward(p).operands.pop_back(); }, "has 3 operands"},
+    {"ForwardAsBackward", [](auto &p) { forward(p).backward = true; }, "has 4 operands"},
+    {"Extent", [](auto &p) { forward(p).tokens = 0; }, "an extent of attention is 0"},
+    {"LargeExtent", [](auto &p) { forward(p).heads = int64_t(1) << 40; }, "an extent of attention is"},
+    {"Scale", [](auto &p) { forward(p).scale = std::numeric_limits<double>::infinity(); }, "not finite"},
+    {"SlotIndex", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], 0, 1, 99); }, "99"},
+    {"Type", [](auto &p) { p.slots[1]->element_type = plan::ElementType::F16; }, "wrong element type"},
+    {"Offset", [](auto &p) { forward(p).operands[2] = moved(forward(p).operands[2], 2 * kWidth + 1, 3 * kWidth); }, "leaves its operand 'qkv'"},
+    {"NegativeOffset", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], -1, 3 * kWidth); }, "leaves its operand 'qkv'"},
+    {"NegativeStride", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], 0, -1); }, "leaves its operand 'qkv'"},
+    {"Lse", [](auto &p) { p.slots[4]->bytes = 4; p.slots[4]->shape = {1}; }, "cannot hold a number for each row"},
+    {"LseType", [](auto &p) { p.slots[4]->element_type = plan::ElementType::I32; }, "cannot hold a number for each row"},
+    {"WritesOverInput", [](auto &p) { forward(p).operands[3] = plan::AttentionOperand(0, 0, kTokens * kWidth, kWidth, kSize); },
+     "writes 'qkv' over 'qkv'"},
+    {"GradientsOverlap", [](auto &p) { backward(p).operands[7] = moved(backward(p).operands[7], kWidth + kSize, 3 * kWidth); },
+     "writes 'dqkv' over 'dqkv'"},
+    {"GradientsInOtherStrides", [](auto &p) { backward(p).operands[7] = moved(backward(p).operands[7], 0, kWidth); },
+     "writes 'dqkv' over 'dqkv'"},
+};
+
+TEST(AttentionPlan, TakesPartsOfPackedTensors) {
+  Result<Plan> plan = Plan::load(serialize(attentionPlan()));
+  EXPECT_TRUE(plan.isOk()) << plan.status().message();
+}
+
+TEST(AttentionPlan, RefusesHostilePlans) {
+  for (const HostileCase &hostile : kCases) {
+    SCOPED_TRACE(hostile.name);
+    plan::PlanT plan = attentionPlan();
+    hostile.damage(plan);
+    Result<Plan> loaded = Plan::load(serialize(plan));
+    ASSERT_FALSE(loaded.isOk());
+    EXPECT_EQ(loaded.status().code(), ExitCode::BadData);
+    EXPECT_NE(loaded.status().message().find(hostile.message), std::string::npos) << loaded.status().message();
+  }
+}
+
+} // namespace
+} // namespace tapeout::rt
