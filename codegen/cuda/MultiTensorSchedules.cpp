@@ -124,23 +124,29 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
   return LaunchShape{parts.count(), kThreads};
 }
 
-LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, Operation *op) {
+LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumOfSquaresPartsOp op) {
   SmallVector<int64_t> sizes, argumentNumbers;
-  for (Value operand : op->getOperands()) {
-    sizes.push_back(tape::elementCount(operand.getType()));
-    argumentNumbers.push_back(cast<BlockArgument>(operand).getArgNumber());
+  for (Value tensor : op.getTensors()) {
+    sizes.push_back(tape::elementCount(tensor.getType()));
+    argumentNumbers.push_back(cast<BlockArgument>(tensor).getArgNumber());
   }
   Parts parts(kernel, sizes);
-  Type element = tape::elementOf(op->getOperand(0)), sumType = tape::elementOf(op->getResult(0));
+  Type element = tape::elementOf(op.getTensors().front()), sumType = tape::elementOf(op.getResult());
   unsigned lanes = sumType.isF64() ? 1 : lanesOf16Bytes(frame.region);
   Part part = parts.part();
   Value pointer = pointerOf(kernel, frame, kernel.loadInteger(kernel.table(argumentNumbers), part.tensor));
-  Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
+  Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes), scale;
+  if (Value number = op.getScale()) {
+    Value at = pointerOf(kernel, frame, kernel.integer(cast<BlockArgument>(number).getArgNumber()));
+    scale = kernel.load(at, tape::elementOf(number), kernel.integer(0), 0, {1, 1});
+  }
 
   // Beyond the end, the first vector is read once more: slots are never shorter than a vector.
   auto square = [&](Value at, Value end, unsigned count) {
     Value inside = kernel.below(at, end);
     Value x = kernel.load(pointer, element, kernel.select(inside, at, part.begin), 1, {count, count}, count);
+    if (scale)
+      x = kernel.multiplyElements(x, kernel.splat(scale, count));
     return kernel.select(inside, kernel.multiplyElements(x, x), kernel.constant(sumType, count, 0));
   };
   auto add = [&](Value a, Value b) { return kernel.addElements(a, b); };

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/CudaKernelBuilder.h"
 #include "ir/plan/Plan.h"
+#include "ir/tape/Reduction.h"
 
 namespace tapeout::codegen {
 
@@ -52,8 +53,8 @@ LaunchShape buildEmbeddingGrad(CudaKernelBuilder &kernel, const EmbeddingGradSha
 /// elements of one tensor. Needs the table.
 mlir::FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors);
 
-/// sum_of_squares_parts: a block computes one part. Needs the table.
-LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, mlir::Operation *op);
+/// A block computes one part. Needs the table.
+LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumOfSquaresPartsOp op);
 
 /// The most lanes, up to `most`, that vectors along a dimension of this extent have: a power of two that divides it. 1
 /// where some tensor of more than one element is f64: the vector math is f32.

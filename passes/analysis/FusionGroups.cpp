@@ -281,6 +281,7 @@ std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode
   Merger merger(nodes, limits);
   merger.mergeAlongEdges();
   merger.mergeColumnReductions();
+  merger.mergeAlongEdges(); // what only the reductions of one kernel read, they can compute on the way
   return merger.order();
 }
 

@@ -62,6 +62,10 @@ std::vector<Sample> reductionSamples() {
          return Arrays{{sumOfSquares(x[0], 0, 15), sumOfSquares(x[1], 0, 4096), sumOfSquares(x[1], 4096, 4196),
                         sumOfSquares(x[2], 0, 7), sumOfSquares(x[3], 0, 128)}};
        }},
+      {"sum_of_squares_scaled",
+       {floats({4096 + 3}), scalar("f32", 0.5)},
+       [](TapeBuilder &t, ValueRange x) -> Value { return t.builder().create<SumOfSquaresOp>(t.loc(), x[0], x[1]); },
+       [](const Arrays &x) { return Arrays{{0.25 * sumOfSquares(x[0], 0, x[0].size())}}; }},
       reduce("sum_last", "sum", floats({5, 7}), {1}),
       reduce("sum_first", "sum", floats({5, 7}), {0}),
       reduce("sum_middle", "sum", floats({2, 3, 5}), {1}),

@@ -93,6 +93,11 @@ TEST(FusionGroups, ColumnReductionsOfOneValueShareAKernel) {
   EXPECT_EQ(formFusionGroups(nodes), (Groups{{0}, {1}, {2}}));
 }
 
+TEST(FusionGroups, ColumnReductionsOfOneKernelComputeWhatOnlyTheyRead) { // a convert of both gradients of a layer norm
+  std::vector<FusionNode> nodes = {pointwise({}), pointwise({{0, kSame}}), columnReduction({{1, kSame}}), columnReduction({{0, kSame}})};
+  EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 1, 2, 3}}));
+}
+
 TEST(FusionGroups, AColumnReductionOfWhatAnotherGivesIsAnotherKernel) { // the mean, then the variance
   std::vector<FusionNode> nodes = {pointwise({}), columnReduction({{0, kSame}}), pointwise({{0, kSame}, {1, kOther}}),
                                    columnReduction({{2, kSame}})};
