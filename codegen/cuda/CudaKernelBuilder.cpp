@@ -80,6 +80,11 @@ Value CudaKernelBuilder::bitsBefore(Value bits) {
   Value mask = intrinsic("llvm.nvvm.read.ptx.sreg.lanemask.lt", builder().getI32Type(), {});
   return builder().create<arith::AndIOp>(loc(), bits, mask);
 }
+Value CudaKernelBuilder::matchBits(Value integer) {
+  Type i32 = builder().getI32Type();
+  return intrinsic("llvm.nvvm.match.any.sync.i32", i32, {integer32(-1), convertIndex(integer, i32)});
+}
+void CudaKernelBuilder::warpBarrier() { intrinsic("llvm.nvvm.bar.warp.sync", Type(), {integer32(-1)}); }
 
 Value CudaKernelBuilder::sharedArray(Type element, int64_t count) {
   auto function = builder().getInsertionBlock()->getParentOp()->getParentOfType<LLVM::LLVMFuncOp>();

@@ -30,6 +30,10 @@ public:
   Value bitsBefore(Value bits);
 
   /// Memory of `count` elements that the threads of a block share, aligned to 16 bytes.
+  /// The threads of the warp that have the same integer, as bits. All threads of the warp take part.
+  Value matchBits(Value integer);
+  /// All threads of the warp arrive before any goes on; memory is then as they have left it.
+  void warpBarrier();
   Value sharedArray(mlir::Type element, int64_t count);
   /// The pointer as one into global memory, which a pointer that was itself loaded does not tell the backend.
   Value globalPointer(Value pointer);

@@ -73,8 +73,9 @@ bool needsTable(plan::KernelOp op) {
 unsigned indexBits(Block &region) {
   uint64_t most = 0;
   for (Operation &op : region)
-    for (Type type : op.getOperandTypes())
-      most = std::max(most, tape::elementCount(type));
+    for (TypeRange types : {TypeRange(op.getOperandTypes()), TypeRange(op.getResultTypes())})
+      for (Type type : types)
+        most = std::max(most, tape::elementCount(type));
   return most < uint64_t(std::numeric_limits<int32_t>::max()) / 2 ? 32 : 64;
 }
 
