@@ -31,6 +31,7 @@ struct CudaKernel {
   uint32_t module;        // index into CudaModule::modules
   uint32_t blocks;
   uint32_t threads;       // per block
+  uint32_t sharedBytes;   // dynamic shared memory of a block
   bool argumentTable;
   uint32_t argumentCount; // results included
   uint32_t resultCount;

@@ -119,6 +119,7 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   built.argumentTable = table;
   built.argumentCount = operands + results;
   built.resultCount = results;
+  built.sharedBytes = words.dynamicSharedBytes();
   return built;
 }
 

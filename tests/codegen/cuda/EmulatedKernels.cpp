@@ -1,5 +1,6 @@
 #include "tests/codegen/cuda/EmulatedKernels.h"
 
+#include "codegen/cuda/CudaKernelBuilder.h"
 #include "codegen/cuda/KernelFunctions.h"
 #include "codegen/cuda/Ptx.h"
 #include "codegen/kernel/LowerToLlvm.h"
@@ -13,6 +14,7 @@
 #include "llvm/Transforms/Utils/Cloning.h"
 
 #include <cstdlib>
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -20,13 +22,19 @@ using namespace mlir;
 namespace tapeout::codegen {
 namespace {
 
-/// Shared memory becomes ordinary memory: blocks run one after the other.
-void replaceSharedMemory(llvm::Module &module) {
+/// Shared memory becomes ordinary memory: blocks run one after the other. That of a size which the launch asks for gets it.
+void replaceSharedMemory(llvm::Module &module, ArrayRef<CudaKernel> kernels) {
+  std::map<std::string, uint64_t> dynamicBytes;
+  for (const CudaKernel &kernel : kernels)
+    dynamicBytes[dynamicSharedName(kernel.symbol)] = kernel.sharedBytes;
   for (llvm::GlobalVariable &global : llvm::make_early_inc_range(module.globals())) {
     if (global.getAddressSpace() == 0)
       continue;
-    auto *ordinary = new llvm::GlobalVariable(module, global.getValueType(), false, llvm::GlobalValue::InternalLinkage,
-                                              llvm::Constant::getNullValue(global.getValueType()), global.getName() + "_ordinary");
+    llvm::Type *type = global.getValueType();
+    if (auto dynamic = dynamicBytes.find(global.getName().str()); dynamic != dynamicBytes.end())
+      type = llvm::ArrayType::get(llvm::Type::getInt8Ty(module.getContext()), dynamic->second);
+    auto *ordinary = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
+                                              llvm::Constant::getNullValue(type), global.getName() + "_ordinary");
     ordinary->setAlignment(llvm::Align(64));
     for (llvm::User *user : llvm::make_early_inc_range(global.users())) {
       user->replaceAllUsesWith(ordinary); // every use is a cast to the generic address space
@@ -106,7 +114,7 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
     emitError(plan.getLoc(), "a kernel uses an intrinsic that the emulator has not");
     return nullptr;
   }
-  replaceSharedMemory(*module);
+  replaceSharedMemory(*module, result->kernels_);
   for (const CudaKernel &kernel : result->kernels_)
     addThreadFunction(*module, kernel);
   module->setDataLayout(result->jit_->getDataLayout());
@@ -140,7 +148,7 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   if (!ptx_.empty())
     record << "module" << ptx_;
   ptx_.clear(); // written once
-  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << (kernel.argumentTable ? "table" : "") << arguments.size();
+  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << kernel.sharedBytes << (kernel.argumentTable ? "table" : "") << arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i)
     record << before[i] << contents(i);
   return error;

@@ -106,12 +106,12 @@ plan.kernel @softmax { ^bb0(%x: tensor<8192x1024xf32>):
 
 TEST(PtxTest, LongRowsAreReadAgainAndExchangeThroughSharedMemory) {
   std::string ptx = ptxOf(R"(
-plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
-  %m = tape.reduce "max" %x over [1] : tensor<4096x50257xf32>
-  %mb = tape.broadcast_in_dim %m to [4096, 50257] dims [0] : tensor<4096xf32>
-  %d = tape.subtract %x, %mb : tensor<4096x50257xf32>, tensor<4096x50257xf32>
-  %e = tape.exp %d : tensor<4096x50257xf32>
-  %s = tape.reduce "sum" %e over [1] : tensor<4096x50257xf32>
+plan.kernel @lse { ^bb0(%x: tensor<4096x60257xf32>):
+  %m = tape.reduce "max" %x over [1] : tensor<4096x60257xf32>
+  %mb = tape.broadcast_in_dim %m to [4096, 60257] dims [0] : tensor<4096xf32>
+  %d = tape.subtract %x, %mb : tensor<4096x60257xf32>, tensor<4096x60257xf32>
+  %e = tape.exp %d : tensor<4096x60257xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<4096x60257xf32>
   tape.yield %s : tensor<4096xf32> })");
   EXPECT_NE(ptx.find(".maxntid 1024"), std::string::npos) << "few rows at a time, which stay in the cache";
   EXPECT_EQ(count(ptx, "bar\\.sync"), 2u);
@@ -119,6 +119,22 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
 }
 
 TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
+TEST(PtxTest, LongRowsOf16BitsAreReadOnce) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
+  %w = tape.convert %x to f32 : tensor<4096x50304xbf16>
+  %m = tape.reduce "max" %w over [1] : tensor<4096x50304xf32>
+  %mb = tape.broadcast_in_dim %m to [4096, 50304] dims [0] : tensor<4096xf32>
+  %d = tape.subtract %w, %mb : tensor<4096x50304xf32>, tensor<4096x50304xf32>
+  %s = tape.reduce "sum" %d over [1] : tensor<4096x50304xf32>
+  tape.yield %s : tensor<4096xf32> })");
+  EXPECT_NE(ptx.find(".extern .shared"), std::string::npos) << "memory that the launch asks for";
+  EXPECT_NE(ptx.find(".maxntid 512"), std::string::npos) << "two blocks to a processor";
+  EXPECT_EQ(count(ptx, "ld\\.global"), 5u) << "four vectors, then the last one";
+  EXPECT_EQ(count(ptx, "st\\.shared\\.v4"), 5u);
+  EXPECT_EQ(count(ptx, "ld\\.shared\\.v4"), 5u);
+}
+
   auto multiplications = [](int64_t rows) {
     std::string text = R"(
 plan.kernel @rows { ^bb0(%x: tensor<$x50257xf32>, %b: tensor<$xf32>):
