@@ -1,5 +1,6 @@
 #include "codegen/cuda/KernelFunctions.h"
 
+#include "codegen/cuda/ApproximateMath.h"
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/LowerToLlvm.h"
 #include "codegen/kernel/MathExpansion.h"
@@ -107,6 +108,8 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   if (failed(shape))
     return failure();
   finishKernelFunction(builder, entry);
+  if (mayApproximate(kernel))
+    approximateMath(function);
   if (failed(expandMath(function, F64Functions::Expanded)))
     return failure();
   if (shape->blocks > std::numeric_limits<int32_t>::max())
@@ -116,10 +119,10 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   built.symbol = kernel.getSymName().str();
   built.blocks = shape->blocks;
   built.threads = shape->threads;
+  built.sharedBytes = words.dynamicSharedBytes();
   built.argumentTable = table;
   built.argumentCount = operands + results;
   built.resultCount = results;
-  built.sharedBytes = words.dynamicSharedBytes();
   return built;
 }
 

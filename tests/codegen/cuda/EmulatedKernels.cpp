@@ -81,6 +81,16 @@ bool replaceIntrinsics(llvm::Module &module, llvm::orc::LLJIT &jit, llvm::orc::S
   return true;
 }
 
+/// Whether the kernel calls what the GPU and the emulator round differently.
+bool isApproximate(const llvm::Function &function) {
+  for (const llvm::BasicBlock &block : function)
+    for (const llvm::Instruction &instruction : block)
+      if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
+        if (call->getCalledFunction() && call->getCalledFunction()->getName().contains(".approx."))
+          return true;
+  return false;
+}
+
 const char *recordPath() { return std::getenv("TAPEOUT_KERNEL_RECORD"); }
 
 } // namespace
@@ -109,6 +119,9 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
   result->kernels_ = std::move(*built);
   result->ptx_ = std::move(ptx);
   result->jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+  for (const CudaKernel &kernel : result->kernels_)
+    if (isApproximate(*module->getFunction(kernel.symbol)))
+      result->approximate_.insert(kernel.symbol);
   llvm::orc::SymbolMap symbols;
   if (!replaceIntrinsics(*module, *result->jit_, symbols)) {
     emitError(plan.getLoc(), "a kernel uses an intrinsic that the emulator has not");
@@ -137,7 +150,7 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   auto thread = address->toPtr<void(void *const *)>();
   auto contents = [&](size_t i) { return std::string(static_cast<const char *>(arguments[i]), sizes[i]); };
   bool isAlias = std::set<void *>(arguments.begin(), arguments.end()).size() < arguments.size();
-  const char *path = isAlias || backwards ? nullptr : recordPath(); // the PTX is for launches without aliases
+  const char *path = isAlias || backwards || approximate_.count(kernel.symbol) ? nullptr : recordPath(); // the PTX is for launches without aliases
   std::vector<std::string> before;
   for (size_t i = 0; path && i < arguments.size(); ++i)
     before.push_back(contents(i));

@@ -13,7 +13,7 @@ namespace tapeout::codegen {
 namespace {
 
 /// The PTX of the kernels, which are to be compiled with the rest of a plan.
-std::string ptxOf(const std::string &kernels, unsigned architecture = 90) {
+std::string ptxOf(const std::string &kernels, unsigned architecture = 90, bool approximate = false) {
   mlir::MLIRContext context;
   context.loadDialect<tape::TapeDialect, plan::PlanDialect>();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(kernels, &context);
@@ -31,7 +31,7 @@ std::string ptxOf(const std::string &kernels, unsigned architecture = 90) {
   EXPECT_EQ(ptx.find(".local"), std::string::npos) << "memory of a thread besides its registers";
   EXPECT_EQ(ptx.find("atom"), std::string::npos);
   EXPECT_FALSE(std::regex_search(ptx, std::regex("red\\.(global|shared)"))) << "atomics";
-  EXPECT_FALSE(std::regex_search(ptx, std::regex("\\.ftz|\\.approx"))) << "not IEEE arithmetic";
+  EXPECT_EQ(std::regex_search(ptx, std::regex("\\.ftz|\\.approx")), approximate) << "IEEE arithmetic, or not";
   EXPECT_FALSE(std::regex_search(ptx, std::regex("\\t(ld|st)\\.(v[24]\\.)?[bfsu](16|32|64)"))) << "an unknown address space";
   return ptx;
 }
@@ -79,7 +79,8 @@ plan.kernel @k { ^bb0(%a: tensor<4096x4096xbf16>):
   %f = tape.convert %e to bf16 : tensor<4096x4096xf32>
   tape.yield %f : tensor<4096x4096xbf16> })";
   for (unsigned architecture : {80, 90}) {
-    std::string ptx = ptxOf(text, architecture);
+    std::string ptx = ptxOf(text, architecture, /*approximate=*/true);
+    EXPECT_EQ(count(ptx, "ex2\\.approx\\.ftz\\.f32"), 8 * count(ptx, "st\\.global\\.v4")) << "results of 16 bits";
     EXPECT_GT(count(ptx, "ld\\.global\\.nc\\.v4"), 0u);
     EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4"), count(ptx, "st\\.global\\.v4"));
     EXPECT_EQ(count(ptx, "st\\.global\\.[bu]"), 0u);
