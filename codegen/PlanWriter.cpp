@@ -120,6 +120,7 @@ public:
         out->gpu->module_ = gpu->module;
         out->gpu->blocks = gpu->blocks;
         out->gpu->threads = gpu->threads;
+        out->gpu->shared_bytes = gpu->sharedBytes;
         out->gpu->argument_table = gpu->argumentTable;
       }
       result_.kernels.push_back(std::move(out));

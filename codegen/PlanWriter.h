@@ -13,7 +13,7 @@ namespace tapeout::codegen {
 
 /// GpuKernel of runtime/plan.fbs.
 struct GpuLaunch {
-  uint32_t module, blocks, threads;
+  uint32_t module, blocks, threads, sharedBytes;
   bool argumentTable;
 };
 

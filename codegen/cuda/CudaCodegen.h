@@ -7,7 +7,7 @@
 // Arguments are dense row-major buffers, aligned to 16 bytes. A result may be the very buffer of an operand only where
 // the plan launches the kernel so; otherwise results overlap nothing.
 // Elementwise f32 arithmetic gives the bits of the target cpu: IEEE rounding, denormals, no contraction, and the same
-// exp, log, tanh and erf. The order of each sum depends on shapes only.
+// exp, log, tanh and erf; but kernels whose results have 16 bits use the GPU's own exp and division (ApproximateMath.h). The order of each sum depends on shapes only.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -31,6 +31,7 @@ struct CudaKernel {
   uint32_t module;        // index into CudaModule::modules
   uint32_t blocks;
   uint32_t threads;       // per block
+  uint32_t sharedBytes;   // dynamic shared memory of a block
   bool argumentTable;
   uint32_t argumentCount; // results included
   uint32_t resultCount;

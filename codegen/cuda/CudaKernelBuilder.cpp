@@ -1,8 +1,11 @@
 #include "codegen/cuda/CudaKernelBuilder.h"
 
+#include "ir/tape/Tape.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -80,21 +83,50 @@ Value CudaKernelBuilder::bitsBefore(Value bits) {
   Value mask = intrinsic("llvm.nvvm.read.ptx.sreg.lanemask.lt", builder().getI32Type(), {});
   return builder().create<arith::AndIOp>(loc(), bits, mask);
 }
+Value CudaKernelBuilder::matchBits(Value integer) {
+  Type i32 = builder().getI32Type();
+  return intrinsic("llvm.nvvm.match.any.sync.i32", i32, {integer32(-1), convertIndex(integer, i32)});
+}
+void CudaKernelBuilder::warpBarrier() { intrinsic("llvm.nvvm.bar.warp.sync", Type(), {integer32(-1)}); }
+
+static LLVM::LLVMFuncOp functionOf(OpBuilder &builder) {
+  Operation *parent = builder.getInsertionBlock()->getParentOp();
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(parent);
+  return function ? function : parent->getParentOfType<LLVM::LLVMFuncOp>();
+}
+
+Value CudaKernelBuilder::sharedPointer(Type array, StringRef name, bool isDynamic) {
+  auto module = functionOf(builder())->getParentOfType<ModuleOp>();
+  auto global = module.lookupSymbol<LLVM::GlobalOp>(name);
+  if (!global) {
+    OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+    auto linkage = isDynamic ? LLVM::Linkage::External : LLVM::Linkage::Internal;
+    global = outside.create<LLVM::GlobalOp>(loc(), array, /*isConstant=*/false, linkage, name, Attribute(),
+                                            /*alignment=*/16, /*addrSpace=*/kShared);
+  }
+  Value pointer = builder().create<LLVM::AddressOfOp>(loc(), global);
+  return builder().create<LLVM::AddrSpaceCastOp>(loc(), LLVM::LLVMPointerType::get(builder().getContext()), pointer);
+}
 
 Value CudaKernelBuilder::sharedArray(Type element, int64_t count) {
-  auto function = builder().getInsertionBlock()->getParentOp()->getParentOfType<LLVM::LLVMFuncOp>();
-  if (!function)
-    function = cast<LLVM::LLVMFuncOp>(builder().getInsertionBlock()->getParentOp());
+  LLVM::LLVMFuncOp function = functionOf(builder());
   auto module = function->getParentOfType<ModuleOp>();
   std::string name;
   for (unsigned number = 0; number == 0 || module.lookupSymbol(name); ++number)
     name = (function.getSymName() + "_shared" + Twine(number)).str();
-  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-  Type type = LLVM::LLVMArrayType::get(element.isInteger(1) ? builder().getI8Type() : element, count);
-  auto global = outside.create<LLVM::GlobalOp>(loc(), type, /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
-                                               /*alignment=*/16, /*addrSpace=*/kShared);
-  Value pointer = builder().create<LLVM::AddressOfOp>(loc(), global);
-  return builder().create<LLVM::AddrSpaceCastOp>(loc(), LLVM::LLVMPointerType::get(builder().getContext()), pointer);
+  Type memory = element.isInteger(1) ? builder().getI8Type() : element;
+  return sharedPointer(LLVM::LLVMArrayType::get(memory, count), name, /*isDynamic=*/false);
+}
+
+std::string dynamicSharedName(StringRef symbol) { return (symbol + "_dynamic_shared").str(); }
+
+Value CudaKernelBuilder::dynamicSharedArray(Type element, int64_t count) {
+  Type i8 = builder().getI8Type();
+  Value memory = sharedPointer(LLVM::LLVMArrayType::get(i8, 0), dynamicSharedName(functionOf(builder()).getSymName()),
+                               /*isDynamic=*/true);
+  Value array = address(memory, i8, integer(dynamicSharedBytes_));
+  dynamicSharedBytes_ += llvm::alignTo(count * tape::elementBytes(element), 16);
+  return array;
 }
 
 Value CudaKernelBuilder::globalPointer(Value pointer) {

@@ -6,6 +6,8 @@
 namespace tapeout::codegen {
 
 inline constexpr unsigned kWarp = 32; // threads that exchange values without a barrier
+/// Of a block, beside small static arrays: every GPU of compute capability 8.0 or more has 99 KB.
+inline constexpr int64_t kDynamicSharedBytes = 98 * 1024 + 512;
 
 class CudaKernelBuilder : public KernelBuilder {
 public:
@@ -28,9 +30,16 @@ public:
   Value countBits(Value bits);
   /// The bits of the threads of the warp before this one.
   Value bitsBefore(Value bits);
+  /// The threads of the warp that have the same integer, as bits. All threads of the warp take part.
+  Value matchBits(Value integer);
+  /// All threads of the warp arrive before any goes on; memory is then as they have left it.
+  void warpBarrier();
 
   /// Memory of `count` elements that the threads of a block share, aligned to 16 bytes.
   Value sharedArray(mlir::Type element, int64_t count);
+  /// The same, of a size that the launch asks for: for more than 48 KB. All together at most kDynamicSharedBytes.
+  Value dynamicSharedArray(mlir::Type element, int64_t count);
+  int64_t dynamicSharedBytes() const { return dynamicSharedBytes_; }
   /// The pointer as one into global memory, which a pointer that was itself loaded does not tell the backend.
   Value globalPointer(Value pointer);
 
@@ -44,6 +53,12 @@ public:
 private:
   Value intrinsic(llvm::StringRef name, mlir::Type result, mlir::ValueRange arguments);
   Value integer32(int64_t value);
+  Value sharedPointer(mlir::Type array, llvm::StringRef name, bool isDynamic);
+
+  int64_t dynamicSharedBytes_ = 0;
 };
+
+/// The name of a kernel's dynamic shared memory.
+std::string dynamicSharedName(llvm::StringRef symbol);
 
 } // namespace tapeout::codegen

@@ -1,5 +1,6 @@
 #include "codegen/cuda/KernelFunctions.h"
 
+#include "codegen/cuda/ApproximateMath.h"
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/LowerToLlvm.h"
 #include "codegen/kernel/MathExpansion.h"
@@ -73,8 +74,9 @@ bool needsTable(plan::KernelOp op) {
 unsigned indexBits(Block &region) {
   uint64_t most = 0;
   for (Operation &op : region)
-    for (Type type : op.getOperandTypes())
-      most = std::max(most, tape::elementCount(type));
+    for (TypeRange types : {TypeRange(op.getOperandTypes()), TypeRange(op.getResultTypes())})
+      for (Type type : types)
+        most = std::max(most, tape::elementCount(type));
   return most < uint64_t(std::numeric_limits<int32_t>::max()) / 2 ? 32 : 64;
 }
 
@@ -106,6 +108,8 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   if (failed(shape))
     return failure();
   finishKernelFunction(builder, entry);
+  if (mayApproximate(kernel))
+    approximateMath(function);
   if (failed(expandMath(function, F64Functions::Expanded)))
     return failure();
   if (shape->blocks > std::numeric_limits<int32_t>::max())
@@ -115,6 +119,7 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   built.symbol = kernel.getSymName().str();
   built.blocks = shape->blocks;
   built.threads = shape->threads;
+  built.sharedBytes = words.dynamicSharedBytes();
   built.argumentTable = table;
   built.argumentCount = operands + results;
   built.resultCount = results;

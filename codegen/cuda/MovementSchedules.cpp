@@ -93,14 +93,9 @@ FailureOr<LaunchShape> buildRowMovement(CudaKernelBuilder &kernel, const CudaFra
 
   return llvm::TypeSwitch<Operation *, FailureOr<LaunchShape>>(op)
       .Case([&](tape::EmbeddingOp op) { return buildEmbedding(kernel, own, op); })
-      .Case([&](tape::EmbeddingGradOp op) -> FailureOr<LaunchShape> {
-        if (tape::elementCount(op.getIds().getType()) > EmbeddingGradShape::kMostTokens)
-          return op.emitError("has more than 2^25 ids, which the target cuda cannot sort; use a smaller batch");
-        EmbeddingGradShape shape{int64_t(tape::elementCount(op.getIds().getType())), int64_t(op.getRows()),
-                                 tape::shapeOf(op.getResult())[1], tape::elementOf(op.getIds()),
-                                 tape::elementOf(op.getGradient())};
-        return buildEmbeddingGrad(kernel, shape, own.operands[0], own.operands[1], own.results[0]);
-      })
+      .Case([&](tape::SortIdsOp op) { return buildSortIds(kernel, own, op); })
+      .Case([&](tape::SumSortedPiecesOp op) { return buildSumSortedPieces(kernel, own, op); })
+      .Case([&](tape::SumSortedRowsOp op) { return buildSumSortedRows(kernel, own, op); })
       .Case([&](tape::ConcatenateOp op) { return buildConcatenate(kernel, own, op); })
       .Case([&](tape::SumOfSquaresPartsOp op) { return buildSumOfSquaresParts(kernel, own, op); })
       .Default([](Operation *op) { return op->emitError("has no kernel for the target cuda"); });

@@ -1,5 +1,6 @@
-// Rows: a power of two of threads for each. Short rows are kept in registers over all passes; of long ones, each pass reads
-// the row anew, from the cache.
+// Rows: a power of two of threads for each. Short rows are kept in registers over all passes. Of long ones, what several
+// passes read is kept in shared memory where it fits, each thread's elements for itself; otherwise each pass reads the row
+// anew, from the cache.
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/Reducer.h"
 #include "codegen/kernel/RowPlan.h"
@@ -15,7 +16,8 @@ using Values = KernelBuilder::Values;
 constexpr int64_t kBlockThreads = 128;  // of a block with several rows
 constexpr int64_t kMostThreads = 512, kAllThreads = 1024; // of one row
 constexpr int64_t kFewRows = 256;       // that do not fill a GPU: each takes all the threads a block can have
-constexpr int64_t kLongRow = 16384;     // elements: so few such rows are worked on at a time that the cache holds them
+constexpr int64_t kLongRow = kDynamicSharedBytes / 2; // 16-bit elements that shared memory does not hold, so that few rows
+                                                      // should be worked on at a time: those that the cache holds
 constexpr int64_t kResidentElements = 32; // of a row that a thread keeps in registers
 constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together, in 4 vectors at least
 
@@ -63,6 +65,8 @@ public:
     }
     kept_ = kernel_.delinearize(row_, space_.extents(false));
     known_.resize(division_.resident ? division_.perThread : 0);
+    if (!division_.resident)
+      chooseStaged();
 
     for (RowPass &pass : plan_.levels())
       for (auto [op, total] : llvm::zip(pass.reductions, reduce(pass)))
@@ -89,8 +93,59 @@ private:
   }
 
   /// The pass's values at one vector of the row.
-  Values emit(RowPass &pass, Value number, bool whole, KnownValues *known = nullptr) {
+  Values emit(RowPass &pass, Value number, bool whole, KnownValues *known) {
     return pass.expression->emit(kernel_, indicesOf(clamp(number, whole)), {division_.lanes, division_.lanes}, known);
+  }
+
+  /// A tensor with all elements of the space, which the first pass that reads it leaves in shared memory for others.
+  struct Staged {
+    BlockArgument argument;
+    View view;
+    RowPass *firstPass;
+    unsigned passes = 1;
+    Value shared = {};
+
+    Type element() const { return tape::elementOf(argument); }
+  };
+
+  /// Of a long row: what several passes read, as far as shared memory goes.
+  void chooseStaged() {
+    SmallVector<Staged> reads;
+    for (RowPass *pass : plan_.passes())
+      for (auto [argument, view] : pass->expression->accesses()) {
+        auto isSame = [&, argument = argument, view = view](const Staged &read) {
+          return read.argument == argument && read.view.offset == view.offset && read.view.strides == view.strides;
+        };
+        if (auto read = llvm::find_if(reads, isSame); read != reads.end())
+          ++read->passes;
+        else if (tape::elementCount(argument.getType()) == space_.elementCount())
+          reads.push_back({argument, view, pass});
+      }
+    int64_t length = division_.vectors * division_.lanes, left = kDynamicSharedBytes;
+    for (Staged &read : reads)
+      if (int64_t bytes = length * tape::elementBytes(read.element()); read.passes > 1 && bytes <= left) {
+        left -= llvm::alignTo(bytes, 16);
+        read.shared = kernel_.dynamicSharedArray(read.element(), length);
+        staged_.push_back(read);
+      }
+  }
+
+  /// The pass's values at vector `number` of a long row. Each thread reads only what it has stored itself, but for the
+  /// last vector, which those beyond the end store too.
+  Values emitStaged(RowPass &pass, Value number, bool whole) {
+    KnownValues known;
+    Lanes lanes{division_.lanes, division_.lanes};
+    Value place = kernel_.multiply(clamp(number, whole), division_.lanes);
+    for (const Staged &staged : staged_)
+      if (staged.firstPass != &pass)
+        known.add(staged.argument, staged.view,
+                  {kernel_.load(staged.shared, staged.element(), place, 1, lanes, division_.lanes)});
+    Values values = emit(pass, number, whole, &known);
+    for (const Staged &staged : staged_)
+      if (staged.firstPass == &pass)
+        kernel_.store(staged.shared, staged.element(), place, known.find(staged.argument, staged.view)->front(), lanes,
+                      division_.lanes);
+    return values;
   }
 
   Values accumulate(RowPass &pass, Values partial, Value number, bool whole, Values values) {
@@ -132,7 +187,7 @@ private:
       SmallVector<Values> values;
       for (int64_t i = 0; i < count; ++i) {
         numbers.push_back(kernel_.add(first, kernel_.integer(i * division_.threads)));
-        values.push_back(emit(pass, numbers.back(), isWhole));
+        values.push_back(emitStaged(pass, numbers.back(), isWhole));
       }
       return body(in, numbers, values, isWhole);
     };
@@ -237,6 +292,7 @@ private:
   Value row_, rowInBlock_, inRow_, hasRow_;
   Values kept_;
   std::vector<KnownValues> known_; // of each resident vector
+  SmallVector<Staged> staged_;
 };
 
 } // namespace

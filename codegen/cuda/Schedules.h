@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/CudaKernelBuilder.h"
 #include "ir/plan/Plan.h"
+#include "ir/tape/Embedding.h"
 #include "ir/tape/Reduction.h"
 
 namespace tapeout::codegen {
@@ -21,7 +22,7 @@ struct CudaFrame {
 /// How a kernel is launched.
 struct LaunchShape {
   int64_t blocks;
-  int64_t threads; // per block
+  int64_t threads;         // per block
 };
 
 /// Results of one element count, each element computed on its own. A thread computes a few vectors; where a tensor is
@@ -39,15 +40,11 @@ mlir::FailureOr<LaunchShape> buildColumns(CudaKernelBuilder &kernel, const CudaF
 /// Ops that move whole rows. embedding: a row is NaN where an id is outside the table, so that the loss reports it.
 mlir::FailureOr<LaunchShape> buildRowMovement(CudaKernelBuilder &kernel, const CudaFrame &frame, mlir::Operation *op);
 
-/// The sum of gradients by id, in the order of the ids; ids outside the table are skipped.
-/// `ids` and `gradient` are pointers to [tokens] and [tokens, width], `result` to [rows, width].
-struct EmbeddingGradShape {
-  static constexpr int64_t kMostTokens = int64_t(1) << 25;
-  int64_t tokens, rows, width;
-  mlir::Type idType, element;
-};
-LaunchShape buildEmbeddingGrad(CudaKernelBuilder &kernel, const EmbeddingGradShape &shape, mlir::Value ids,
-                               mlir::Value gradient, mlir::Value result);
+/// One block for each 256 ids. Operand and results are the op's.
+LaunchShape buildSortIds(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SortIdsOp op);
+/// A block computes one piece, or one row, or some of its columns. Operands are those of the op.
+LaunchShape buildSumSortedPieces(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumSortedPiecesOp op);
+LaunchShape buildSumSortedRows(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumSortedRowsOp op);
 
 /// The same elementwise computation for `tensors` tensors of any sizes, as tape.fusion states it. A block computes 4,096
 /// elements of one tensor. Needs the table.

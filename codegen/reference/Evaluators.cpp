@@ -12,7 +12,9 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 using namespace tapeout::tape;
@@ -189,6 +191,51 @@ Evaluator lookupGradient(EmbeddingGradOp op) {
   };
 }
 
+Evaluator sortIds(SortIdsOp op) {
+  int64_t rows = op.getRows();
+  return [=](Inputs inputs, Outputs outputs) {
+    const Values &ids = *inputs[0];
+    auto rowOf = [&](double position) {
+      double id = ids[static_cast<size_t>(position)];
+      return id >= 0 && id < double(rows) ? static_cast<int64_t>(id) : rows;
+    };
+    Values &order = *outputs[0], &begins = *outputs[1];
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](double a, double b) { return rowOf(a) < rowOf(b); });
+    for (int64_t row = 0; row <= rows; ++row)
+      begins[row] = llvm::partition_point(order, [&](double position) { return rowOf(position) < row; }) - order.begin();
+    return success();
+  };
+}
+
+Evaluator sumSortedPieces(SumSortedPiecesOp op) {
+  int64_t width = shapeOf(op.getResult())[1];
+  return [=, type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    const Values &ids = *inputs[0], &order = *inputs[1], &gradient = *inputs[2];
+    constexpr size_t kPiece = SumSortedPiecesOp::kPiece;
+    auto idAt = [&](size_t place) { return ids[static_cast<size_t>(order[place])]; };
+    for (size_t begin = 0; begin + kPiece <= order.size(); begin += kPiece)
+      for (size_t i = begin; i < begin + kPiece && idAt(begin) == idAt(begin + kPiece - 1); ++i)
+        for (int64_t column = 0; column < width; ++column)
+          (*outputs[0])[begin / kPiece * width + column] += gradient[static_cast<size_t>(order[i]) * width + column];
+    roundTo(type, *outputs[0]);
+    return success();
+  };
+}
+
+Evaluator sumSortedRows(SumSortedRowsOp op) {
+  int64_t rows = shapeOf(op.getResult())[0], width = shapeOf(op.getResult())[1];
+  return [=, type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
+    const Values &order = *inputs[0], &begins = *inputs[1], &gradient = *inputs[3];
+    for (int64_t row = 0; row < rows; ++row)
+      for (size_t i = begins[row]; i < begins[row + 1]; ++i)
+        for (int64_t column = 0; column < width; ++column)
+          (*outputs[0])[row * width + column] += gradient[static_cast<size_t>(order[i]) * width + column];
+    roundTo(type, *outputs[0]);
+    return success();
+  };
+}
+
 Evaluator concatenate(ConcatenateOp op) {
   int64_t outer = productOf(shapeOf(op.getResult()).take_front(op.getDimension()));
   return [=](Inputs inputs, Outputs outputs) {
@@ -223,6 +270,9 @@ FailureOr<Evaluator> evaluatorOf(Operation *op) {
       .Case([](AvgPoolGradOp op) { return window(op, avgPoolGradient); })
       .Case([](EmbeddingOp embedding) { return FailureOr<Evaluator>(lookup(embedding)); })
       .Case([](EmbeddingGradOp gradient) { return FailureOr<Evaluator>(lookupGradient(gradient)); })
+      .Case([](SortIdsOp op) { return FailureOr<Evaluator>(sortIds(op)); })
+      .Case([](SumSortedPiecesOp op) { return FailureOr<Evaluator>(sumSortedPieces(op)); })
+      .Case([](SumSortedRowsOp op) { return FailureOr<Evaluator>(sumSortedRows(op)); })
       .Case([](ConcatenateOp join) { return FailureOr<Evaluator>(concatenate(join)); })
       .Default([](Operation *other) -> FailureOr<Evaluator> {
         return other->emitOpError("cannot be computed by the reference interpreter");

@@ -1,5 +1,9 @@
 #include "ir/tape/Embedding.h"
 
+#include "ir/tape/Target.h"
+
+#include "llvm/Support/MathExtras.h"
+
 #define GET_OP_CLASSES
 #include "ir/tape/Embedding.cpp.inc"
 
@@ -47,6 +51,63 @@ LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
 }
 uint64_t EmbeddingGradOp::getFlops() { return elementCount(getGradient().getType()); }
 
+void EmbeddingGradOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
+  if (!targetOf(*this).sortedEmbeddingGrad)
+    return;
+  auto sorted = b.create<SortIdsOp>(getLoc(), getIds(), getRows());
+  Value pieces = b.create<SumSortedPiecesOp>(getLoc(), getIds(), sorted.getOrder(), getGradient());
+  results.push_back(b.create<SumSortedRowsOp>(getLoc(), sorted.getOrder(), sorted.getBegins(), pieces, getGradient()));
+}
+
+//===- Sums of sorted rows -----------------------------------------------------------------------------------------------===//
+
+LogicalResult SortIdsOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  int64_t ids = elementCount(adaptor.getIds().getType()), rows = adaptor.getRows();
+  if (ids > INT32_MAX || rows >= INT32_MAX)
+    return emitOptionalError(loc, "sort_ids counts in i32, which ", ids, " ids of ", rows, " rows do not fit");
+  Type i32 = IntegerType::get(context, 32);
+  types.assign({RankedTensorType::get({ids}, i32), RankedTensorType::get({rows + 1}, i32)});
+  return success();
+}
+
+static Type sumTypeOf(Value gradient) {
+  Type element = elementOf(gradient);
+  return element.isF64() ? element : Float32Type::get(element.getContext());
+}
+LogicalResult SumSortedPiecesOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                  SmallVectorImpl<Type> &types) {
+  if (elementCount(adaptor.getOrder().getType()) != elementCount(adaptor.getIds().getType()) ||
+      shapeOf(adaptor.getGradient()).drop_back() != shapeOf(adaptor.getIds()))
+    return emitOptionalError(loc, "sum_sorted_pieces needs a gradient [ids..., width] and the order of the ids");
+  int64_t pieces = llvm::divideCeil(elementCount(adaptor.getIds().getType()), kPiece);
+  types.push_back(RankedTensorType::get({pieces, shapeOf(adaptor.getGradient()).back()}, sumTypeOf(adaptor.getGradient())));
+  return success();
+}
+uint64_t SumSortedPiecesOp::getFlops() { return elementCount(getGradient().getType()); }
+
+LogicalResult SumSortedRowsOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                SmallVectorImpl<Type> &types) {
+  int64_t ids = elementCount(adaptor.getOrder().getType()), width = shapeOf(adaptor.getGradient()).back();
+  int64_t pieces = llvm::divideCeil(ids, SumSortedPiecesOp::kPiece);
+  if (int64_t(elementCount(adaptor.getGradient().getType())) != ids * width ||
+      shapeOf(adaptor.getPieces()) != ArrayRef<int64_t>{pieces, width} ||
+      elementOf(adaptor.getPieces()) != sumTypeOf(adaptor.getGradient()))
+    return emitOptionalError(loc, "sum_sorted_rows needs the order of the gradient's rows and the sums of their pieces");
+  types.push_back(RankedTensorType::get({shapeOf(adaptor.getBegins())[0] - 1, width}, elementOf(adaptor.getGradient())));
+  return success();
+}
+uint64_t SumSortedRowsOp::getFlops() { return elementCount(getGradient().getType()); }
+
+//===- Placements ---------------------------------------------------------------------------------------------------------===//
+
+void SortIdsOp::getPlacementRules(PlacementRules &rules) { rules.push_back({{kReplicate}, {kReplicate, kReplicate}}); }
+void SumSortedPiecesOp::getPlacementRules(PlacementRules &rules) {
+  rules.push_back({{kReplicate, kReplicate, shard(rankOf(getGradient()) - 1)}, {shard(1)}});
+}
+void SumSortedRowsOp::getPlacementRules(PlacementRules &rules) {
+  rules.push_back({{kReplicate, kReplicate, shard(1), shard(rankOf(getGradient()) - 1)}, {shard(1)}});
+}
 void EmbeddingOp::getPlacementRules(PlacementRules &rules) {
   int64_t idsRank = rankOf(getIds());
   for (int64_t d = 0; d < idsRank; ++d)

@@ -1,4 +1,5 @@
 // Row and column reductions at sizes around vectors and blocks, with computed operands.
+#include "runtime/base/BFloat16.h"
 #include "tests/codegen/KernelTester.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace {
 
 const int64_t kSizes[] = {1, 15, 17, 63, 64, 200, 1000};
 const int64_t kLongSizes[] = {100, 4096, 5001, 40007};
+const int64_t kLongSizes16[] = {40007, 40008}; // cuda keeps them in shared memory, in vectors of 1 and of 8
 
 std::string kernels() {
   std::string text;
@@ -54,6 +56,19 @@ plan.kernel @softmax_$ { ^bb0(%x: tensor<3x$xf32>):
   %sb = tape.broadcast_in_dim %s to [3, $] dims [0] : tensor<3xf32>
   %y = tape.divide %e, %sb : tensor<3x$xf32>, tensor<3x$xf32>
   tape.yield %y, %s : tensor<3x$xf32>, tensor<3xf32> }
+)",
+                       std::to_string(size));
+  for (int64_t size : kLongSizes16)
+    text += substitute(R"(
+plan.kernel @softmax16_$ { ^bb0(%x: tensor<3x$xbf16>):
+  %w = tape.convert %x to f32 : tensor<3x$xbf16>
+  %m = tape.reduce "max" %w over [1] : tensor<3x$xf32>
+  %mb = tape.broadcast_in_dim %m to [3, $] dims [0] : tensor<3xf32>
+  %d = tape.subtract %w, %mb : tensor<3x$xf32>, tensor<3x$xf32>
+  %e = tape.exp %d : tensor<3x$xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<3x$xf32>
+  %y = tape.convert %e to bf16 : tensor<3x$xf32>
+  tape.yield %y, %s : tensor<3x$xbf16>, tensor<3xf32> }
 )",
                        std::to_string(size));
   return text + R"(
@@ -183,6 +198,31 @@ TEST_F(ReductionKernelTest, LongRowsAreSummedAndWritten) {
       auto result = kernels_->run("softmax_" + std::to_string(n), {Tensor::of(x)},
                                   {Tensor::empty<float>(3 * n), Tensor::empty<float>(3)}, inPlace);
       expectNear(result[0].values<float>(), expected, 2e-5, 0, "elements");
+      expectNear(result[1].values<float>(), sums, 1e-5, 0, "sums");
+    }
+  }
+}
+
+TEST_F(ReductionKernelTest, LongRowsOf16BitsAreSummedAndWritten) {
+  for (int64_t n : kLongSizes16) {
+    std::vector<uint16_t> x;
+    for (float value : randomFloats(3 * n, -4, 4))
+      x.push_back(floatToBfloat16(value));
+    std::vector<double> expected(3 * n), sums(3, 0.0);
+    for (int64_t row = 0; row < 3; ++row) {
+      double max = -INFINITY;
+      for (int64_t i = row * n; i < (row + 1) * n; ++i)
+        max = std::max<double>(max, bfloat16ToFloat(x[i]));
+      for (int64_t i = row * n; i < (row + 1) * n; ++i)
+        sums[row] += expected[i] = std::exp(bfloat16ToFloat(x[i]) - max);
+    }
+    for (std::vector<int> inPlace : {std::vector<int>{}, std::vector<int>{0, -1}}) {
+      auto result = kernels_->run("softmax16_" + std::to_string(n), {Tensor::of(x)},
+                                  {Tensor::empty<uint16_t>(3 * n), Tensor::empty<float>(3)}, inPlace);
+      std::vector<float> elements;
+      for (uint16_t bits : result[0].values<uint16_t>())
+        elements.push_back(bfloat16ToFloat(bits));
+      expectNear(elements, expected, 0x1.01p-8, 0, "elements");
       expectNear(result[1].values<float>(), sums, 1e-5, 0, "sums");
     }
   }

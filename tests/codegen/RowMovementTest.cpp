@@ -1,4 +1,4 @@
-// embedding, embedding_grad, slice and concatenate.
+// embedding, slice and concatenate.
 #include "tests/codegen/KernelTester.h"
 
 #include <cmath>
@@ -16,9 +16,6 @@ std::string kernels() {
 plan.kernel @embedding_$ { ^bb0(%t: tensor<10x$xf32>, %i: tensor<37xi32>):
   %r = tape.embedding %t[%i] : tensor<10x$xf32>, tensor<37xi32>
   tape.yield %r : tensor<37x$xf32> }
-plan.kernel @gradient_$ { ^bb0(%i: tensor<37xi32>, %g: tensor<37x$xf32>):
-  %r = tape.embedding_grad %i, %g rows 10 : tensor<37xi32>, tensor<37x$xf32>
-  tape.yield %r : tensor<10x$xf32> }
 plan.kernel @split_$ { ^bb0(%a: tensor<5x6x$xf32>):
   %r0 = tape.slice %a from [0, 0, 0] to [5, 2, $] : tensor<5x6x$xf32>
   %r1 = tape.slice %a from [0, 2, 0] to [5, 4, $] : tensor<5x6x$xf32>
@@ -33,12 +30,6 @@ plan.kernel @unequal_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x1x$xf32>):
 )",
                        std::to_string(width));
   return text + R"(
-plan.kernel @many { ^bb0(%i: tensor<9001xi32>, %g: tensor<9001x3xf32>):
-  %r = tape.embedding_grad %i, %g rows 130 : tensor<9001xi32>, tensor<9001x3xf32>
-  tape.yield %r : tensor<130x3xf32> }
-plan.kernel @wide { ^bb0(%i: tensor<9xi32>, %g: tensor<9x2600xf32>):
-  %r = tape.embedding_grad %i, %g rows 3 : tensor<9xi32>, tensor<9x2600xf32>
-  tape.yield %r : tensor<3x2600xf32> }
 plan.kernel @long { ^bb0(%a: tensor<2x5000xi64>):
   %r0 = tape.slice %a from [0, 0] to [1, 5000] : tensor<2x5000xi64>
   %r1 = tape.slice %a from [1, 0] to [2, 5000] : tensor<2x5000xi64>
@@ -80,37 +71,6 @@ TEST_F(RowMovementTest, EmbeddingReadsRowsAndMarksIdsOutsideTheTable) {
       }
     }
   }
-}
-
-TEST_F(RowMovementTest, EmbeddingGradientAddsInTheOrderOfIds) {
-  for (int64_t width : kWidths) {
-    auto gradient = randomFloats(kTokens * width, -1, 1);
-    std::vector<float> expected(kRows * width, 0.0f);
-    for (int64_t i = 0; i < kTokens * width; ++i)
-      if (int32_t id = ids()[i / width]; id >= 0 && id < kRows)
-        expected[id * width + i % width] += gradient[i];
-    auto result = kernels_->run("gradient_" + std::to_string(width), {Tensor::of(ids()), Tensor::of(gradient)},
-                                {Tensor::empty<float>(kRows * width)});
-    EXPECT_EQ(result[0].values<float>(), expected) << width;
-  }
-}
-
-TEST_F(RowMovementTest, EmbeddingGradientOfManyIdsAndOfWideRows) {
-  auto check = [&](const std::string &name, int64_t tokens, int64_t rows, int64_t width, auto idOf) {
-    std::vector<int32_t> ids(tokens);
-    std::vector<float> gradient(tokens * width), expected(rows * width, 0.0f);
-    for (int64_t i = 0; i < tokens * width; ++i) {
-      ids[i / width] = idOf(i / width);
-      gradient[i] = i % 7 - 3.0f; // sums are exact in any order
-      if (ids[i / width] >= 0 && ids[i / width] < rows)
-        expected[ids[i / width] * width + i % width] += gradient[i];
-    }
-    auto result = kernels_->run(name, {Tensor::of(ids), Tensor::of(gradient)}, {Tensor::empty<float>(rows * width)});
-    EXPECT_EQ(result[0].values<float>(), expected) << name;
-  };
-  check("many", 9001, 130, 3, [](int64_t i) { return i % 3 ? i % 5 : i % 131; }); // most belong to five rows
-  check("many", 9001, 130, 3, [](int64_t) { return 64; });
-  check("wide", 9, 3, 2600, [](int64_t i) { return i % 3; });
 }
 
 TEST_F(RowMovementTest, PartsAreCutAndJoined) {

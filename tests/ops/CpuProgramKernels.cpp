@@ -26,6 +26,8 @@ private:
 
 } // namespace
 
+const char *ProgramKernels::target() { return "cpu"; }
+
 std::unique_ptr<ProgramKernels> ProgramKernels::compile(mlir::ModuleOp plan) {
   auto compiled = codegen::compileCpuKernels(plan);
   if (failed(compiled))

@@ -26,6 +26,8 @@ private:
 
 } // namespace
 
+const char *ProgramKernels::target() { return "cuda"; }
+
 std::unique_ptr<ProgramKernels> ProgramKernels::compile(mlir::ModuleOp plan) {
   auto kernels = codegen::EmulatedKernels::compile(plan);
   return kernels ? std::make_unique<CudaProgramKernels>(std::move(kernels)) : nullptr;

@@ -10,6 +10,7 @@ namespace tapeout::ops {
 class ProgramKernels {
 public:
   virtual ~ProgramKernels() = default;
+  static const char *target();
   /// All plan.kernel ops of the module. Null, with a diagnostic, where one cannot be compiled.
   static std::unique_ptr<ProgramKernels> compile(mlir::ModuleOp plan);
   /// Runs kernel `number` of the module on these buffers of `sizes` bytes, aligned to 64: operands, then results.

@@ -36,6 +36,8 @@ struct Sample {
   std::function<Arrays(const Arrays &)> expected = nullptr;
   /// Results through which a gradient is checked, if the op is differentiable.
   std::vector<unsigned> gradientsOf = {0};
+  /// The only target with a kernel for it; empty: all have one.
+  std::string target = {};
 };
 
 /// All samples of all families.

@@ -32,3 +32,18 @@ module attributes {tape.target = "cuda"} {
     return %0, %1 : tensor<16x3x5x5xf32>, tensor<16x16x5x5xf32>
   }
 }
+
+// -----
+
+// The gradient of an embedding is a sum of sorted rows, whose work does not depend on how often an id occurs.
+// CHECK-LABEL: @embedding
+// CHECK:       %[[ORDER:.*]], %[[BEGINS:.*]] = tape.sort_ids %arg0 rows 50
+// CHECK-NEXT:  %[[PIECES:.*]] = tape.sum_sorted_pieces %arg0, %[[ORDER]], %arg1
+// CHECK-NEXT:  %[[SUM:.*]] = tape.sum_sorted_rows %[[ORDER]], %[[BEGINS]], %[[PIECES]], %arg1
+// CHECK-NEXT:  return %[[SUM]]
+module attributes {tape.target = "cuda"} {
+  func.func @embedding(%ids: tensor<4x100xi32>, %g: tensor<4x100x8xbf16>) -> tensor<50x8xbf16> {
+    %0 = tape.embedding_grad %ids, %g rows 50 : tensor<4x100xi32>, tensor<4x100x8xbf16>
+    return %0 : tensor<50x8xbf16>
+  }
+}

@@ -70,9 +70,10 @@ FailureOr<CompiledKernels> compileForCuda(ModuleOp plan, const CompileOptions &o
   CompiledKernels result;
   result.assembler = compiled->assembler;
   result.workspaceBytes = workspaceOf(plan);
-  for (const codegen::CudaKernel &kernel : compiled->kernels)
-    result.records.push_back({kernel.symbol, kernel.blocks, 1,
-                              codegen::GpuLaunch{kernel.module, kernel.blocks, kernel.threads, kernel.argumentTable}});
+  for (const codegen::CudaKernel &kernel : compiled->kernels) {
+    codegen::GpuLaunch launch{kernel.module, kernel.blocks, kernel.threads, kernel.sharedBytes, kernel.argumentTable};
+    result.records.push_back({kernel.symbol, kernel.blocks, 1, launch});
+  }
   for (codegen::CudaKernels &module : compiled->modules) {
     codegen::ModuleRecord &record = result.modules.emplace_back();
     record.ptx = std::move(module.ptx);

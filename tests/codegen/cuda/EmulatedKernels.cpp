@@ -1,5 +1,6 @@
 #include "tests/codegen/cuda/EmulatedKernels.h"
 
+#include "codegen/cuda/CudaKernelBuilder.h"
 #include "codegen/cuda/KernelFunctions.h"
 #include "codegen/cuda/Ptx.h"
 #include "codegen/kernel/LowerToLlvm.h"
@@ -13,6 +14,7 @@
 #include "llvm/Transforms/Utils/Cloning.h"
 
 #include <cstdlib>
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -20,13 +22,19 @@ using namespace mlir;
 namespace tapeout::codegen {
 namespace {
 
-/// Shared memory becomes ordinary memory: blocks run one after the other.
-void replaceSharedMemory(llvm::Module &module) {
+/// Shared memory becomes ordinary memory: blocks run one after the other. That of a size which the launch asks for gets it.
+void replaceSharedMemory(llvm::Module &module, ArrayRef<CudaKernel> kernels) {
+  std::map<std::string, uint64_t> dynamicBytes;
+  for (const CudaKernel &kernel : kernels)
+    dynamicBytes[dynamicSharedName(kernel.symbol)] = kernel.sharedBytes;
   for (llvm::GlobalVariable &global : llvm::make_early_inc_range(module.globals())) {
     if (global.getAddressSpace() == 0)
       continue;
-    auto *ordinary = new llvm::GlobalVariable(module, global.getValueType(), false, llvm::GlobalValue::InternalLinkage,
-                                              llvm::Constant::getNullValue(global.getValueType()), global.getName() + "_ordinary");
+    llvm::Type *type = global.getValueType();
+    if (auto dynamic = dynamicBytes.find(global.getName().str()); dynamic != dynamicBytes.end())
+      type = llvm::ArrayType::get(llvm::Type::getInt8Ty(module.getContext()), dynamic->second);
+    auto *ordinary = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
+                                              llvm::Constant::getNullValue(type), global.getName() + "_ordinary");
     ordinary->setAlignment(llvm::Align(64));
     for (llvm::User *user : llvm::make_early_inc_range(global.users())) {
       user->replaceAllUsesWith(ordinary); // every use is a cast to the generic address space
@@ -73,6 +81,16 @@ bool replaceIntrinsics(llvm::Module &module, llvm::orc::LLJIT &jit, llvm::orc::S
   return true;
 }
 
+/// Whether the kernel calls what the GPU and the emulator round differently.
+bool isApproximate(const llvm::Function &function) {
+  for (const llvm::BasicBlock &block : function)
+    for (const llvm::Instruction &instruction : block)
+      if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
+        if (call->getCalledFunction() && call->getCalledFunction()->getName().contains(".approx."))
+          return true;
+  return false;
+}
+
 const char *recordPath() { return std::getenv("TAPEOUT_KERNEL_RECORD"); }
 
 } // namespace
@@ -101,12 +119,15 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
   result->kernels_ = std::move(*built);
   result->ptx_ = std::move(ptx);
   result->jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+  for (const CudaKernel &kernel : result->kernels_)
+    if (isApproximate(*module->getFunction(kernel.symbol)))
+      result->approximate_.insert(kernel.symbol);
   llvm::orc::SymbolMap symbols;
   if (!replaceIntrinsics(*module, *result->jit_, symbols)) {
     emitError(plan.getLoc(), "a kernel uses an intrinsic that the emulator has not");
     return nullptr;
   }
-  replaceSharedMemory(*module);
+  replaceSharedMemory(*module, result->kernels_);
   for (const CudaKernel &kernel : result->kernels_)
     addThreadFunction(*module, kernel);
   module->setDataLayout(result->jit_->getDataLayout());
@@ -129,7 +150,7 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   auto thread = address->toPtr<void(void *const *)>();
   auto contents = [&](size_t i) { return std::string(static_cast<const char *>(arguments[i]), sizes[i]); };
   bool isAlias = std::set<void *>(arguments.begin(), arguments.end()).size() < arguments.size();
-  const char *path = isAlias || backwards ? nullptr : recordPath(); // the PTX is for launches without aliases
+  const char *path = isAlias || backwards || approximate_.count(kernel.symbol) ? nullptr : recordPath(); // the PTX is for launches without aliases
   std::vector<std::string> before;
   for (size_t i = 0; path && i < arguments.size(); ++i)
     before.push_back(contents(i));
@@ -140,7 +161,7 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   if (!ptx_.empty())
     record << "module" << ptx_;
   ptx_.clear(); // written once
-  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << (kernel.argumentTable ? "table" : "") << arguments.size();
+  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << kernel.sharedBytes << (kernel.argumentTable ? "table" : "") << arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i)
     record << before[i] << contents(i);
   return error;

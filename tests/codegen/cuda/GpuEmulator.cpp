@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <vector>
@@ -121,6 +122,16 @@ int32_t ballot(int32_t, bool condition) {
     bits |= words[lane] << lane;
   return bits;
 }
+int32_t matchAny(int32_t, int32_t word) {
+  const std::vector<uint32_t> &words = running->meet(running->warp(), running->current % kWarp, word);
+  uint32_t bits = 0;
+  for (size_t lane = 0; lane < words.size(); ++lane)
+    bits |= uint32_t(words[lane] == uint32_t(word)) << lane;
+  return bits;
+}
+void warpBarrier(int32_t) { running->meet(running->warp(), running->current % kWarp, 0); }
+float exponential(float x) { return std::exp2(x); }
+float quotient(float a, float b) { return a / b; }
 int32_t lanesBefore() { return (1u << running->current % kWarp) - 1; }
 
 } // namespace
@@ -141,6 +152,10 @@ void *emulatedIntrinsic(const std::string &name) {
       {"llvm.nvvm.barrier0", reinterpret_cast<void *>(barrier)},
       {"llvm.nvvm.shfl.sync.bfly.i32", reinterpret_cast<void *>(shuffle)},
       {"llvm.nvvm.vote.ballot.sync", reinterpret_cast<void *>(ballot)},
+      {"llvm.nvvm.ex2.approx.ftz.f", reinterpret_cast<void *>(exponential)},
+      {"llvm.nvvm.div.approx.ftz.f", reinterpret_cast<void *>(quotient)},
+      {"llvm.nvvm.match.any.sync.i32", reinterpret_cast<void *>(matchAny)},
+      {"llvm.nvvm.bar.warp.sync", reinterpret_cast<void *>(warpBarrier)},
       {"llvm.nvvm.read.ptx.sreg.lanemask.lt", reinterpret_cast<void *>(lanesBefore)},
   };
   auto found = functions.find(name);

@@ -13,7 +13,7 @@ namespace tapeout::codegen {
 namespace {
 
 /// The PTX of the kernels, which are to be compiled with the rest of a plan.
-std::string ptxOf(const std::string &kernels, unsigned architecture = 90) {
+std::string ptxOf(const std::string &kernels, unsigned architecture = 90, bool approximate = false) {
   mlir::MLIRContext context;
   context.loadDialect<tape::TapeDialect, plan::PlanDialect>();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(kernels, &context);
@@ -31,7 +31,7 @@ std::string ptxOf(const std::string &kernels, unsigned architecture = 90) {
   EXPECT_EQ(ptx.find(".local"), std::string::npos) << "memory of a thread besides its registers";
   EXPECT_EQ(ptx.find("atom"), std::string::npos);
   EXPECT_FALSE(std::regex_search(ptx, std::regex("red\\.(global|shared)"))) << "atomics";
-  EXPECT_FALSE(std::regex_search(ptx, std::regex("\\.ftz|\\.approx"))) << "not IEEE arithmetic";
+  EXPECT_EQ(std::regex_search(ptx, std::regex("\\.ftz|\\.approx")), approximate) << "IEEE arithmetic, or not";
   EXPECT_FALSE(std::regex_search(ptx, std::regex("\\t(ld|st)\\.(v[24]\\.)?[bfsu](16|32|64)"))) << "an unknown address space";
   return ptx;
 }
@@ -79,7 +79,8 @@ plan.kernel @k { ^bb0(%a: tensor<4096x4096xbf16>):
   %f = tape.convert %e to bf16 : tensor<4096x4096xf32>
   tape.yield %f : tensor<4096x4096xbf16> })";
   for (unsigned architecture : {80, 90}) {
-    std::string ptx = ptxOf(text, architecture);
+    std::string ptx = ptxOf(text, architecture, /*approximate=*/true);
+    EXPECT_EQ(count(ptx, "ex2\\.approx\\.ftz\\.f32"), 8 * count(ptx, "st\\.global\\.v4")) << "results of 16 bits";
     EXPECT_GT(count(ptx, "ld\\.global\\.nc\\.v4"), 0u);
     EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4"), count(ptx, "st\\.global\\.v4"));
     EXPECT_EQ(count(ptx, "st\\.global\\.[bu]"), 0u);
@@ -106,12 +107,12 @@ plan.kernel @softmax { ^bb0(%x: tensor<8192x1024xf32>):
 
 TEST(PtxTest, LongRowsAreReadAgainAndExchangeThroughSharedMemory) {
   std::string ptx = ptxOf(R"(
-plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
-  %m = tape.reduce "max" %x over [1] : tensor<4096x50257xf32>
-  %mb = tape.broadcast_in_dim %m to [4096, 50257] dims [0] : tensor<4096xf32>
-  %d = tape.subtract %x, %mb : tensor<4096x50257xf32>, tensor<4096x50257xf32>
-  %e = tape.exp %d : tensor<4096x50257xf32>
-  %s = tape.reduce "sum" %e over [1] : tensor<4096x50257xf32>
+plan.kernel @lse { ^bb0(%x: tensor<4096x60257xf32>):
+  %m = tape.reduce "max" %x over [1] : tensor<4096x60257xf32>
+  %mb = tape.broadcast_in_dim %m to [4096, 60257] dims [0] : tensor<4096xf32>
+  %d = tape.subtract %x, %mb : tensor<4096x60257xf32>, tensor<4096x60257xf32>
+  %e = tape.exp %d : tensor<4096x60257xf32>
+  %s = tape.reduce "sum" %e over [1] : tensor<4096x60257xf32>
   tape.yield %s : tensor<4096xf32> })");
   EXPECT_NE(ptx.find(".maxntid 1024"), std::string::npos) << "few rows at a time, which stay in the cache";
   EXPECT_EQ(count(ptx, "bar\\.sync"), 2u);
@@ -119,6 +120,22 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x50257xf32>):
 }
 
 TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
+TEST(PtxTest, LongRowsOf16BitsAreReadOnce) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
+  %w = tape.convert %x to f32 : tensor<4096x50304xbf16>
+  %m = tape.reduce "max" %w over [1] : tensor<4096x50304xf32>
+  %mb = tape.broadcast_in_dim %m to [4096, 50304] dims [0] : tensor<4096xf32>
+  %d = tape.subtract %w, %mb : tensor<4096x50304xf32>, tensor<4096x50304xf32>
+  %s = tape.reduce "sum" %d over [1] : tensor<4096x50304xf32>
+  tape.yield %s : tensor<4096xf32> })");
+  EXPECT_NE(ptx.find(".extern .shared"), std::string::npos) << "memory that the launch asks for";
+  EXPECT_NE(ptx.find(".maxntid 512"), std::string::npos) << "two blocks to a processor";
+  EXPECT_EQ(count(ptx, "ld\\.global"), 5u) << "four vectors, then the last one";
+  EXPECT_EQ(count(ptx, "st\\.shared\\.v4"), 5u);
+  EXPECT_EQ(count(ptx, "ld\\.shared\\.v4"), 5u);
+}
+
   auto multiplications = [](int64_t rows) {
     std::string text = R"(
 plan.kernel @rows { ^bb0(%x: tensor<$x50257xf32>, %b: tensor<$xf32>):

@@ -57,9 +57,12 @@ public:
     call<Function *, Module, const char *>("cuModuleGetFunction", &function, module, name);
     return function;
   }
-  void launch(Function function, unsigned blocks, unsigned threads, void **arguments) {
+  void launch(Function function, unsigned blocks, unsigned threads, unsigned sharedBytes, void **arguments) {
+    constexpr int kMaxDynamicSharedBytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if (sharedBytes > 0)
+      call<Function, int, int>("cuFuncSetAttribute", function, kMaxDynamicSharedBytes, int(sharedBytes));
     call<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **>(
-        "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, nullptr, arguments, nullptr);
+        "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, sharedBytes, nullptr, arguments, nullptr);
   }
   void synchronize() { call("cuCtxSynchronize"); }
   Event record() {

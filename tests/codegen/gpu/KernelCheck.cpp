@@ -31,7 +31,7 @@ size_t firstDifference(const std::string &actual, const std::string &expected) {
 /// Whether all arguments hold afterwards what the record says.
 bool repeat(Driver &driver, Module module, codegen::RecordReader &record) {
   std::string symbol = *record.text();
-  unsigned blocks = record.number(), threads = record.number();
+  unsigned blocks = record.number(), threads = record.number(), shared = record.number();
   bool table = *record.text() == "table";
   size_t count = record.number();
   std::vector<std::string> expected(count);
@@ -48,7 +48,7 @@ bool repeat(Driver &driver, Module module, codegen::RecordReader &record) {
   Address tableAddress = driver.allocate(count * sizeof(Address));
   driver.toDevice(tableAddress, buffers.data(), count * sizeof(Address));
   void *onlyTable[] = {&tableAddress};
-  driver.launch(driver.function(module, symbol.c_str()), blocks, threads, table ? onlyTable : pointers.data());
+  driver.launch(driver.function(module, symbol.c_str()), blocks, threads, shared, table ? onlyTable : pointers.data());
   driver.synchronize();
 
   bool right = true;

@@ -1,7 +1,7 @@
 // Runs of kernels on the emulator, written down to be repeated on a GPU: the same bits are expected.
 //
 // A file is a list of strings, each as its length in 64 bits and its bytes: "module", PTX, and for each run of its kernels
-// "run", symbol, blocks, threads, "table" or "", the number of arguments, and of each what was in it before and after.
+// "run", symbol, blocks, threads, shared bytes, "table" or "", the number of arguments, and of each what was in it before and after.
 #pragma once
 
 #include <cstdint>

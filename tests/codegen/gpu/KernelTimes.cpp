@@ -51,7 +51,8 @@ public:
     void *onlyTable[] = {&table};
     Function function = driver_.function(modules_[kernel.gpu->module_], kernel.symbol.c_str());
     void **arguments = kernel.gpu->argument_table ? onlyTable : pointers.data();
-    double seconds = time([&] { driver_.launch(function, kernel.gpu->blocks, kernel.gpu->threads, arguments); });
+    const plan::GpuKernelT &gpu = *kernel.gpu;
+    double seconds = time([&] { driver_.launch(function, gpu.blocks, gpu.threads, gpu.shared_bytes, arguments); });
     driver_.free(table);
     return seconds;
   }
