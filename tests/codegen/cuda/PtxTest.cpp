@@ -119,7 +119,6 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x60257xf32>):
   EXPECT_GT(count(ptx, "ld\\.shared"), 0u);
 }
 
-TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
 TEST(PtxTest, LongRowsOf16BitsAreReadOnce) {
   std::string ptx = ptxOf(R"(
 plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
@@ -136,6 +135,7 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
   EXPECT_EQ(count(ptx, "ld\\.shared\\.v4"), 5u);
 }
 
+TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
   auto multiplications = [](int64_t rows) {
     std::string text = R"(
 plan.kernel @rows { ^bb0(%x: tensor<$x50257xf32>, %b: tensor<$xf32>):

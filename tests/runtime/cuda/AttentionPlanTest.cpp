@@ -18,12 +18,11 @@ constexpr int64_t kBatch = 2, kHeads = 3, kTokens = 5, kSize = 8, kWidth = kHead
 /// Attention on the parts of a packed tensor, and its gradients joined in another.
 plan::PlanT attentionPlan() {
   PlanBuilder builder;
-  builder.plan.target = "cuda";
-  builder.plan.layers = {"attention"};
+  builder.plan = cudaRegressionPlan();
   auto bf16 = [&](const char *name, int64_t width) {
     return builder.slot(name, plan::SlotKind::Arena, plan::ElementType::BF16, {kBatch, kTokens, width});
   };
-  uint32_t qkv = bf16("qkv", 3 * kWidth), y = bf16("y", kWidth), dy = bf16("dy", kWidth), dqkv = bf16("dqkv", 3 * kWidth);
+  uint32_t qkv = bf16("qkv", 3 * kWidth), y = bf16("mixed", kWidth), dy = bf16("dmixed", kWidth), dqkv = bf16("dqkv", 3 * kWidth);
   uint32_t lse = builder.slot("lse", plan::SlotKind::Arena, plan::ElementType::F32, {kBatch, kHeads, kTokens});
   auto whole = [](uint32_t slot) { return plan::AttentionOperand(slot, 0, kTokens * kWidth, kWidth, kSize); };
   auto part = [](uint32_t slot, int64_t i) {
@@ -45,8 +44,8 @@ plan::PlanT attentionPlan() {
   return std::move(builder.plan);
 }
 
-plan::AttentionT &forward(plan::PlanT &plan) { return *plan.programs[0]->instructions[0]->body.AsAttention(); }
-plan::AttentionT &backward(plan::PlanT &plan) { return *plan.programs[0]->instructions[1]->body.AsAttention(); }
+plan::AttentionT &forward(plan::PlanT &plan) { return *plan.programs.back()->instructions[0]->body.AsAttention(); }
+plan::AttentionT &backward(plan::PlanT &plan) { return *plan.programs.back()->instructions[1]->body.AsAttention(); }
 
 /// The operand with another slot (or the same), offset and distance of tokens.
 plan::AttentionOperand moved(const plan::AttentionOperand &from, int64_t offset, int64_t tokenStride, int64_t slot = -1) {
@@ -66,14 +65,14 @@ const std::vector<HostileCase> kCases = {
     {"Extent", [](auto &p) { forward(p).tokens = 0; }, "an extent of attention is 0"},
     {"LargeExtent", [](auto &p) { forward(p).heads = int64_t(1) << 40; }, "an extent of attention is"},
     {"Scale", [](auto &p) { forward(p).scale = std::numeric_limits<double>::infinity(); }, "not finite"},
-    {"SlotIndex", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], 0, 1, 99); }, "99"},
-    {"Type", [](auto &p) { p.slots[1]->element_type = plan::ElementType::F16; }, "wrong element type"},
+    {"SlotIndex", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], 0, 1, 9999); }, "9999"},
+    {"Type", [](auto &p) { p.slots[slotIndex(p, "mixed")]->element_type = plan::ElementType::F16; }, "wrong element type"},
     {"Offset", [](auto &p) { forward(p).operands[2] = moved(forward(p).operands[2], 2 * kWidth + 1, 3 * kWidth); }, "leaves its operand 'qkv'"},
     {"NegativeOffset", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], -1, 3 * kWidth); }, "leaves its operand 'qkv'"},
     {"NegativeStride", [](auto &p) { forward(p).operands[0] = moved(forward(p).operands[0], 0, -1); }, "leaves its operand 'qkv'"},
-    {"Lse", [](auto &p) { p.slots[4]->bytes = 4; p.slots[4]->shape = {1}; }, "cannot hold a number for each row"},
-    {"LseType", [](auto &p) { p.slots[4]->element_type = plan::ElementType::I32; }, "cannot hold a number for each row"},
-    {"WritesOverInput", [](auto &p) { forward(p).operands[3] = plan::AttentionOperand(0, 0, kTokens * kWidth, kWidth, kSize); },
+    {"Lse", [](auto &p) { p.slots[slotIndex(p, "lse")]->bytes = 4; p.slots[slotIndex(p, "lse")]->shape = {1}; }, "cannot hold a number for each row"},
+    {"LseType", [](auto &p) { p.slots[slotIndex(p, "lse")]->element_type = plan::ElementType::I32; }, "cannot hold a number for each row"},
+    {"WritesOverInput", [](auto &p) { forward(p).operands[3] = plan::AttentionOperand(slotIndex(p, "qkv"), 0, kTokens * kWidth, kWidth, kSize); },
      "writes 'qkv' over 'qkv'"},
     {"GradientsOverlap", [](auto &p) { backward(p).operands[7] = moved(backward(p).operands[7], kWidth + kSize, 3 * kWidth); },
      "writes 'dqkv' over 'dqkv'"},
