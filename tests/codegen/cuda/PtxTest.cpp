@@ -119,7 +119,6 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x60257xf32>):
   EXPECT_GT(count(ptx, "ld\\.shared"), 0u);
 }
 
-TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
 TEST(PtxTest, LongRowsOf16BitsAreReadOnce) {
   std::string ptx = ptxOf(R"(
 plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
@@ -136,6 +135,7 @@ plan.kernel @lse { ^bb0(%x: tensor<4096x50304xbf16>):
   EXPECT_EQ(count(ptx, "ld\\.shared\\.v4"), 5u);
 }
 
+TEST(PtxTest, OnlyLargeTensorsHaveIndicesOf64Bits) {
   auto multiplications = [](int64_t rows) {
     std::string text = R"(
 plan.kernel @rows { ^bb0(%x: tensor<$x50257xf32>, %b: tensor<$xf32>):
@@ -159,6 +159,21 @@ plan.kernel @bias { ^bb0(%x: tensor<64x1024x768xf32>):
   EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4\\.f32"), 4u);
   EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 1u);
   EXPECT_EQ(count(ptx, "bar\\.sync"), 3u); // 8, 4, 2 rows
+}
+
+TEST(PtxTest, FourElementsOf16BitsAreReadAndWrittenAtOnce) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @bias { ^bb0(%x: tensor<64x1024x768xbf16>):
+  %w = tape.convert %x to f32 : tensor<64x1024x768xbf16>
+  %r = tape.reduce "sum" %w over [1] : tensor<64x1024x768xf32>
+  tape.yield %r : tensor<64x768xf32> }
+plan.kernel @narrow { ^bb0(%x: tensor<64x1024x768xf32>):
+  %r = tape.convert %x to bf16 : tensor<64x1024x768xf32>
+  tape.yield %r : tensor<64x1024x768xbf16> })");
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v2\\.[bu]32"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4\\.f32"), 4u);
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.b16"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.global"), 8u);
 }
 
 TEST(PtxTest, TransposesGoThroughSharedMemory) {
