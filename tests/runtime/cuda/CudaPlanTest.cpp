@@ -67,12 +67,12 @@ const std::vector<HostileCase> kCases = {
        matmulOf(p).epilogue->arguments = {matmulOf(p).c};
      },
      "has an epilogue"},
-    {"MatmulTypes", [](auto &p) { p.slots[slotIndex(p, "x")]->element_type = plan::ElementType::I32; }, "I32 and F32 to F32"},
+    {"MatmulTypes", [](auto &p) { p.slots[slotIndex(p, "x")]->element_type = plan::ElementType::I32; }, "is of i32, f32 and f32"},
     {"MatmulMixed",
      [](auto &p) {
        p.slots[slotIndex(p, "x")]->element_type = plan::ElementType::BF16;
      },
-     "BF16 and F32 to F32"},
+     "is of bf16, f32 and f32"},
     {"MatmulStrides",
      [](auto &p) {
        matmulOf(p).k = 2, matmulOf(p).a_column_stride = 4, matmulOf(p).a_row_stride = 2;
