@@ -67,7 +67,9 @@ bool mayApproximate(plan::KernelOp kernel) {
 void approximateMath(Operation *function) {
   SmallVector<Operation *> ops;
   function->walk([&](Operation *op) {
-    auto type = isa<math::ExpOp, math::TanhOp, arith::DivFOp>(op) ? dyn_cast<VectorType>(op->getResult(0).getType()) : VectorType();
+    if (!isa<math::ExpOp, math::TanhOp, arith::DivFOp>(op))
+      return;
+    auto type = dyn_cast<VectorType>(op->getResult(0).getType());
     if (type && type.getElementType().isF32())
       ops.push_back(op);
   });

@@ -7,7 +7,8 @@
 // Arguments are dense row-major buffers, aligned to 16 bytes. A result may be the very buffer of an operand only where
 // the plan launches the kernel so; otherwise results overlap nothing.
 // Elementwise f32 arithmetic gives the bits of the target cpu: IEEE rounding, denormals, no contraction, and the same
-// exp, log, tanh and erf; but kernels whose results have 16 bits use the GPU's own exp and division (ApproximateMath.h). The order of each sum depends on shapes only.
+// exp, log, tanh and erf; but kernels whose results have 16 bits use the GPU's own exp and division (ApproximateMath.h).
+// The order of each sum depends on shapes only.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

@@ -141,14 +141,16 @@ LaunchShape buildTiles(CudaKernelBuilder &kernel, const CudaFrame &frame, const 
 } // namespace
 
 unsigned lanesOf16Bytes(Block *region) {
-  unsigned smallest = 8;
-  auto note = [&](Type type) {
-    if (tape::elementCount(type) > 1 && !getElementTypeOrSelf(type).isInteger(1))
-      smallest = std::min(smallest, tape::elementBytes(getElementTypeOrSelf(type)));
-  };
-  llvm::for_each(region->getArgumentTypes(), note);
-  llvm::for_each(region->getTerminator()->getOperandTypes(), note);
-  return 16 / smallest;
+  SmallVector<Type> types(region->getArgumentTypes());
+  llvm::append_range(types, region->getTerminator()->getOperandTypes());
+  uint64_t most = 0;
+  for (Type type : types)
+    most = std::max(most, tape::elementCount(type));
+  unsigned widest = 0;
+  for (Type type : types)
+    if (tape::elementCount(type) == most && !getElementTypeOrSelf(type).isInteger(1))
+      widest = std::max(widest, tape::elementBytes(getElementTypeOrSelf(type)));
+  return widest ? 16 / widest : 2;
 }
 
 unsigned chooseLanes(Block *region, int64_t extent, unsigned most) {

@@ -56,7 +56,8 @@ LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &f
 /// The most lanes, up to `most`, that vectors along a dimension of this extent have: a power of two that divides it. 1
 /// where some tensor of more than one element is f64: the vector math is f32.
 unsigned chooseLanes(mlir::Block *region, int64_t extent, unsigned most);
-/// Lanes of 16 bytes of the smallest elements, but for bools: how many make the best use of memory.
+/// Lanes of 16 bytes of the widest elements of the largest tensors, but for bools: neighbouring threads then read and write
+/// neighbouring bytes. More would leave gaps between them.
 unsigned lanesOf16Bytes(mlir::Block *region);
 
 } // namespace tapeout::codegen

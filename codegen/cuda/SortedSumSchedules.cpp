@@ -74,7 +74,8 @@ Value loadPosition(CudaKernelBuilder &kernel, Value array, Value place) {
 
 LaunchShape buildSumSortedPieces(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumSortedPiecesOp op) {
   int64_t ids = tape::elementCount(op.getIds().getType()), pieces = tape::shapeOf(op.getResult())[0];
-  Type idType = tape::elementOf(op.getIds()), element = tape::elementOf(op.getGradient()), sumType = tape::elementOf(op.getResult());
+  Type idType = tape::elementOf(op.getIds()), element = tape::elementOf(op.getGradient());
+  Type sumType = tape::elementOf(op.getResult());
   ColumnSum columns(kernel, tape::shapeOf(op.getResult())[1], sumType);
   auto positionAt = [&](Value place) { return loadPosition(kernel, frame.operands[1], place); };
   auto idAt = [&](Value place) { return kernel.load(frame.operands[0], idType, positionAt(place), 1, {1, 1}); };

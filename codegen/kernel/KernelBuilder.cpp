@@ -239,6 +239,16 @@ unsigned KernelBuilder::alignment(Type memory, unsigned evenness) const {
   return tape::elementBytes(memory) * (aligned_ ? evenness : 1);
 }
 
+// Whole vectors of short elements as 32-bit words: LLVM's NVPTX backend reads four 16-bit elements by two instructions.
+Type KernelBuilder::loadType(Type vector, unsigned evenness) const {
+  auto lanes = dyn_cast<VectorType>(vector);
+  if (!lanes || !aligned_ || lanes.getNumElements() > evenness)
+    return vector;
+  int64_t bytes = lanes.getNumElements() * tape::elementBytes(lanes.getElementType());
+  bool isShort = tape::elementBytes(lanes.getElementType()) < 4 && bytes % 4 == 0;
+  return isShort ? laneType(builder_.getI32Type(), bytes / 4) : vector;
+}
+
 Value KernelBuilder::address(Value pointer, Type element, Value offset) {
   return builder_.create<LLVM::GEPOp>(loc_, pointer.getType(), element, pointer, LLVM::GEPArg(offset),
                                       /*inbounds=*/true);
@@ -253,7 +263,9 @@ Value KernelBuilder::load(Value pointer, Type element, Value offset, int64_t str
     if (lanes.count > 1)
       value = splat(value, lanes.count);
   } else if (stride == 1 && lanes.active == lanes.count) {
-    value = builder_.create<LLVM::LoadOp>(loc_, type, address(pointer, memory, offset), this->alignment(memory, evenness));
+    Value words = builder_.create<LLVM::LoadOp>(loc_, loadType(type, evenness), address(pointer, memory, offset),
+                                                this->alignment(memory, evenness));
+    value = words.getType() == type ? words : builder_.create<LLVM::BitcastOp>(loc_, type, words).getResult();
   } else if (stride == 1) {
     value = builder_.create<LLVM::MaskedLoadOp>(loc_, type, address(pointer, memory, offset), mask(lanes),
                                                 ValueRange{inactive(memory, lanes.count)}, alignment);

@@ -90,6 +90,7 @@ private:
   Value toLanes(Value memory, mlir::Type element);
   Value toMemory(Value value, mlir::Type element);
   unsigned alignment(mlir::Type memory, unsigned evenness) const;
+  mlir::Type loadType(mlir::Type vector, unsigned evenness) const;
   Value mask(Lanes lanes);
   Value inactive(mlir::Type memory, unsigned count);
 

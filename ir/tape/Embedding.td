@@ -40,6 +40,7 @@ def SumSortedRowsOp : Tape_Op<"sum_sorted_rows", "Never", "Opaque", [], cost = C
   let summary = "Sums the rows of the gradient by id: what lies before, in and behind the whole pieces of each id, in order";
   let arguments = (ins Tape_IndexTensor:$order, Tape_IndexTensor:$begins, Tape_FloatTensor:$pieces, Tape_FloatTensor:$gradient);
   let results = (outs Tape_FloatTensor:$result);
-  let assemblyFormat = "$order `,` $begins `,` $pieces `,` $gradient attr-dict `:` type($order) `,` type($begins) `,` type($pieces) `,` type($gradient)";
+  let assemblyFormat = [{$order `,` $begins `,` $pieces `,` $gradient attr-dict
+                         `:` type($order) `,` type($begins) `,` type($pieces) `,` type($gradient)}];
 }
 #endif

@@ -3,11 +3,11 @@
 namespace tapeout::codegen {
 namespace {
 
-TEST(KernelErrorTest, NamesTheOpThatHasNoKernel) {
+TEST(KernelErrorTest, NamesTheOpThatHasNoForm) {
   KernelTester tester(R"(
-plan.kernel @k { ^bb0(%a: tensor<4x4xf32>):
-  %r = tape.softmax %a : tensor<4x4xf32>
-  tape.yield %r : tensor<4x4xf32> })");
+plan.kernel @k { ^bb0(%i: tensor<4xi32>):
+  %o, %b = tape.sort_ids %i rows 3 : tensor<4xi32>
+  tape.yield %o, %b : tensor<4xi32>, tensor<4xi32> })");
   EXPECT_FALSE(tester.loaded());
   EXPECT_EQ(tester.messages(), "has no kernel for the target cpu\n");
 }

@@ -150,7 +150,8 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   auto thread = address->toPtr<void(void *const *)>();
   auto contents = [&](size_t i) { return std::string(static_cast<const char *>(arguments[i]), sizes[i]); };
   bool isAlias = std::set<void *>(arguments.begin(), arguments.end()).size() < arguments.size();
-  const char *path = isAlias || backwards || approximate_.count(kernel.symbol) ? nullptr : recordPath(); // the PTX is for launches without aliases
+  bool isRepeatable = !isAlias && !approximate_.count(kernel.symbol); // the PTX is for launches without aliases
+  const char *path = isRepeatable && !backwards ? recordPath() : nullptr;
   std::vector<std::string> before;
   for (size_t i = 0; path && i < arguments.size(); ++i)
     before.push_back(contents(i));
@@ -161,7 +162,8 @@ std::string EmulatedKernels::run(const CudaKernel &kernel, ArrayRef<void *> argu
   if (!ptx_.empty())
     record << "module" << ptx_;
   ptx_.clear(); // written once
-  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << kernel.sharedBytes << (kernel.argumentTable ? "table" : "") << arguments.size();
+  record << "run" << kernel.symbol << kernel.blocks << kernel.threads << kernel.sharedBytes
+         << (kernel.argumentTable ? "table" : "") << arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i)
     record << before[i] << contents(i);
   return error;

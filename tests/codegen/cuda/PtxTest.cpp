@@ -161,6 +161,21 @@ plan.kernel @bias { ^bb0(%x: tensor<64x1024x768xf32>):
   EXPECT_EQ(count(ptx, "bar\\.sync"), 3u); // 8, 4, 2 rows
 }
 
+TEST(PtxTest, FourElementsOf16BitsAreReadAndWrittenAtOnce) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @bias { ^bb0(%x: tensor<64x1024x768xbf16>):
+  %w = tape.convert %x to f32 : tensor<64x1024x768xbf16>
+  %r = tape.reduce "sum" %w over [1] : tensor<64x1024x768xf32>
+  tape.yield %r : tensor<64x768xf32> }
+plan.kernel @narrow { ^bb0(%x: tensor<64x1024x768xf32>):
+  %r = tape.convert %x to bf16 : tensor<64x1024x768xf32>
+  tape.yield %r : tensor<64x1024x768xbf16> })");
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v2\\.[bu]32"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.nc\\.v4\\.f32"), 4u);
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.b16"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.global"), 8u);
+}
+
 TEST(PtxTest, TransposesGoThroughSharedMemory) {
   std::string ptx = ptxOf(R"(
 plan.kernel @t { ^bb0(%x: tensor<512x1024xf32>):
