@@ -29,6 +29,7 @@ Result<CublasLt> CublasLt::resolve(void *library) {
   symbols.find("cublasLtMatmulPreferenceDestroy", blas.preferenceDestroy);
   symbols.find("cublasLtMatmulPreferenceSetAttribute", blas.preferenceSetAttribute);
   symbols.find("cublasLtMatmulAlgoGetHeuristic", blas.algoGetHeuristic);
+  symbols.find("cublasLtMatmulAlgoCheck", blas.algoCheck);
   symbols.find("cublasLtMatmul", blas.matmul);
   TAPEOUT_RETURN_IF_ERROR(symbols.status("cuBLASLt"));
   return blas;

@@ -59,6 +59,9 @@ struct CublasLt {
   CublasStatus (*algoGetHeuristic)(CublasHandle handle, CublasMatmulDesc desc, CublasMatrixLayout a, CublasMatrixLayout b,
                                    CublasMatrixLayout c, CublasMatrixLayout d, CublasPreference preference, int wanted,
                                    CublasHeuristic *results, int *found);
+  CublasStatus (*algoCheck)(CublasHandle handle, CublasMatmulDesc desc, CublasMatrixLayout a, CublasMatrixLayout b,
+                            CublasMatrixLayout c, CublasMatrixLayout d, const CublasAlgorithm *algorithm,
+                            CublasHeuristic *result);
   CublasStatus (*matmul)(CublasHandle handle, CublasMatmulDesc desc, const void *alpha, const void *a,
                          CublasMatrixLayout aLayout, const void *b, CublasMatrixLayout bLayout, const void *beta,
                          const void *c, CublasMatrixLayout cLayout, void *d, CublasMatrixLayout dLayout,

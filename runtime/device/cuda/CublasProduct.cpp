@@ -124,6 +124,14 @@ Result<std::vector<CublasAlgorithm>> CublasProduct::candidates(int count) const 
   return algorithms;
 }
 
+bool CublasProduct::accepts(const CublasAlgorithm &algorithm) const {
+  CublasHeuristic result = {};
+  CublasStatus status =
+      context_->library.algoCheck(context_->handle.get(), desc_.get(), leftLayout_.get(), rightLayout_.get(),
+                                  resultLayout_.get(), resultLayout_.get(), &algorithm, &result);
+  return status == kCublasSuccess && result.state == kCublasSuccess && result.workspaceBytes <= context_->workspaceBytes;
+}
+
 Status CublasProduct::run(const CublasAlgorithm &algorithm) const {
   const float one = 1;
   for (int64_t i = 0; i < layout_.outer; ++i) {

@@ -40,6 +40,9 @@ public:
   /// What the library can run within the workspace, best guess first; at most `count`. Only algorithms that give the same
   /// bits in every run. Unavailable when there is none.
   Result<std::vector<CublasAlgorithm>> candidates(int count) const;
+  /// Whether the library can run it for this product within the workspace. Its heuristics do not list the same algorithms in
+  /// every process, so what was chosen once may be missing in candidates().
+  bool accepts(const CublasAlgorithm &algorithm) const;
   void setAlgorithm(const CublasAlgorithm &algorithm) { algorithm_ = algorithm; }
   /// Queues the product on the context's stream.
   Status run() const { return run(algorithm_); }

@@ -109,7 +109,7 @@ Result<std::string> chooseAlgorithms(const CudaDriver &driver, std::span<CublasP
       if (!candidates.isOk())
         return candidates.status();
       auto stored = known.find(product.key());
-      bool valid = stored != known.end() && std::ranges::find(*candidates, stored->second) != candidates->end();
+      bool valid = stored != known.end() && product.accepts(stored->second);
       CublasAlgorithm algorithm = valid ? stored->second : candidates->front();
       if (!valid && canKeep) {
         measured = true;

@@ -316,7 +316,10 @@ TEST_F(Cuda, ProductsTakeTheFastestKernelAndKeepIt) {
   resetFakeCuda();
   fakeCuda().algorithmMilliseconds = {1, 2, 3}; // another day, other times, the same bits
   EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{1, 1}));
-  fakeCuda().algorithmMilliseconds = {2}; // the library offers it no more
+  fakeCuda().unlistedAlgorithm = 1; // the library does not list it this time, but can run it
+  EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{1, 1}));
+  fakeCuda().unlistedAlgorithm = -1;
+  fakeCuda().algorithmMilliseconds = {2}; // the library has it no more
   EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0}));
   fakeCuda().algorithmMilliseconds = {3, 2, 1};
   EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0})) << "the choice was kept";

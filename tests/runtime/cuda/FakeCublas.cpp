@@ -105,10 +105,18 @@ int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, 
 }
 int cublasLtMatmulAlgoGetHeuristic(void *, Desc *, Layout *, Layout *, Layout *, Layout *, Preference *, int wanted,
                                    CublasHeuristic *results, int *found) {
-  *found = std::min<int>(wanted, fakeCuda().algorithmMilliseconds.size());
-  for (int i = 0; i < *found; ++i)
-    results[i] = {.algorithm = {{uint64_t(i), 77}}, .workspaceBytes = size_t(i) * 1024, .state = 0, .waves = 1, .reserved = {}};
+  *found = 0;
+  for (int i = 0; i < int(fakeCuda().algorithmMilliseconds.size()) && *found < wanted; ++i)
+    if (i != fakeCuda().unlistedAlgorithm)
+      results[(*found)++] = {
+          .algorithm = {{uint64_t(i), 77}}, .workspaceBytes = size_t(i) * 1024, .state = 0, .waves = 1, .reserved = {}};
   return 0;
+}
+int cublasLtMatmulAlgoCheck(void *, Desc *, Layout *, Layout *, Layout *, Layout *, const CublasAlgorithm *algorithm,
+                            CublasHeuristic *result) {
+  bool known = algorithm->data[0] < fakeCuda().algorithmMilliseconds.size() && algorithm->data[1] == 77;
+  *result = {.algorithm = {}, .workspaceBytes = algorithm->data[0] * 1024, .state = known ? 0 : 15, .waves = 1, .reserved = {}};
+  return known ? 0 : 15;
 }
 int cublasLtMatmul(void *, Desc *desc, const float *, const void *a, Layout *aLayout, const void *b, Layout *bLayout,
                    const float *beta, const void *c, Layout *, void *d, Layout *dLayout, const CublasAlgorithm *algorithm,

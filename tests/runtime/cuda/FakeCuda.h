@@ -18,7 +18,8 @@ struct FakeCuda {
   std::string failingCall; ///< "cuMemAlloc_v2" fails with...
   int failure = 2;         ///< ...this (CUresult)
   std::string faultyKernel; ///< a launch of it breaks the device: what waits gets CUDA_ERROR_ILLEGAL_ADDRESS
-  std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt offers
+  std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt has
+  int unlistedAlgorithm = -1;                            ///< of these, one that its heuristics leave out
 
   // What was seen.
   std::map<std::string, int> calls;
