@@ -88,8 +88,11 @@ Status verifyGemm(const GemmProblem &problem) {
 // --- Workspace ---
 
 static constexpr int64_t floatsPerThread = packedAFloats + packedBFloats;
+static constexpr int64_t partialFloats = int64_t(1) << 18; // 1 MiB, for a second thread
 
-int64_t gemmWorkspaceBytes(int threads) { return threads * floatsPerThread * static_cast<int64_t>(sizeof(float)); }
+int64_t gemmWorkspaceBytes(int threads) {
+  return (threads * floatsPerThread + (threads > 1 ? partialFloats : 0)) * static_cast<int64_t>(sizeof(float));
+}
 
 Result<GemmWorkspace> GemmWorkspace::create(int threads) {
   assert(threads >= 1);
@@ -105,6 +108,7 @@ Result<GemmWorkspace> GemmWorkspace::create(int threads) {
 }
 
 float *GemmWorkspace::ofThread(int64_t thread) const { return memory_.get() + thread * floatsPerThread; }
+float *GemmWorkspace::partial() const { return ofThread(threads_); }
 
 void GemmWorkspace::Free::operator()(float *memory) const { std::free(memory); }
 
@@ -174,7 +178,16 @@ constexpr int64_t rowStep = 48;
 constexpr int64_t columnStep = 64;
 constexpr double workPerThread = 1 << 18;
 constexpr int64_t tilesPerThread = 4;
+constexpr int64_t splitTilesPerThread = 1; // of each block of k
 constexpr int64_t manyRows = 384;
+
+/// Whether threads should take different blocks of k of all tiles, not different tiles: the product of a weight's gradient has a
+/// small result and long operands, of whose rows each thread has written its own.
+bool splitsDepth(const GemmProblem &problem, int64_t slots) {
+  return slots > 1 && problem.batchDims == 0 && problem.aRowStride == 1 && problem.cColumnStride == 1 &&
+         problem.triangle == GemmTriangle::None && divideUp(problem.k, maxBlockDepth) == 2 &&
+         problem.m * problem.n <= partialFloats;
+}
 
 /// The tiles of a product in a fixed order, row by row. No element of c depends on how it is cut: only k blocks decide its bits.
 class Tiling {
@@ -186,7 +199,8 @@ public:
       batches_ *= problem.batch[d].extent;
     double work = static_cast<double>(batches_) * problem.m * problem.n * problem.k;
     slots_ = static_cast<int64_t>(std::clamp<double>(work / workPerThread, 1, threads));
-    while (slots_ > 1 && count() < slots_ * tilesPerThread && (rows_.canHalve() || columns_.canHalve())) {
+    const int64_t wanted = slots_ * (splitsDepth(problem, slots_) ? splitTilesPerThread : tilesPerThread);
+    while (slots_ > 1 && count() < wanted && (rows_.canHalve() || columns_.canHalve())) {
       // Rows of its own for each thread come first, where they are many: they are in its cache already. Then, a cut of the
       // columns copies a twice, a cut of the rows b; copying b costs more where it is transposed.
       bool ownRows = batches_ * rows_.pieces() < slots_ && rows_.length >= manyRows;
@@ -254,8 +268,21 @@ void gemm(const GemmProblem &given, const float *a, const float *b, float *c, Cp
     transpose(problem, a, b);
 
   Tiling tiling(problem, std::min(pool.threads(), workspace.threads()));
+  // Tiles of the second block are dealt behind those of the first; they go to a buffer and are added at the end, as always.
+  const bool split = !finish && splitsDepth(problem, tiling.slots());
+  const int64_t firstDepth = divideUp(divideUp(problem.k, 2), 8) * 8;
   auto runTile = [&](int64_t index, float *memory) {
-    GemmTile tile = tiling.tile(index, a, b, c);
+    const bool second = index >= tiling.count();
+    GemmTile tile = tiling.tile(second ? index - tiling.count() : index, a, b, c);
+    if (second) {
+      tile.a += firstDepth * tile.aColumnStride;
+      tile.b += firstDepth * tile.bRowStride;
+      tile.c = workspace.partial() + tile.firstRow * problem.n + tile.firstColumn;
+      tile.cRowStride = problem.n;
+      tile.accumulate = false;
+    }
+    if (split)
+      tile.k = second ? problem.k - firstDepth : firstDepth;
     tile.packedA = memory;
     tile.packedB = memory + packedAFloats;
     isa == CpuIsa::Avx512 ? gemmTileAvx512(tile) : gemmTileAvx2(tile);
@@ -263,11 +290,17 @@ void gemm(const GemmProblem &given, const float *a, const float *b, float *c, Cp
       finish(tiling.piece(index));
   };
   TileQueues &queues = workspace.queues();
-  queues.deal(tiling.count(), tiling.slots());
+  queues.deal(tiling.count() * (split ? 2 : 1), tiling.slots());
   pool.parallelFor(tiling.slots(), 1, [&](int64_t slot, int64_t) {
     while (std::optional<int64_t> index = queues.take(slot))
       runTile(*index, workspace.ofThread(slot));
   });
+  if (split)
+    pool.parallelFor(problem.m, rowStep, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t j = 0; j < problem.n; ++j)
+          c[i * problem.cRowStride + j] += workspace.partial()[i * problem.n + j];
+    });
 }
 
 } // namespace tapeout::rt

@@ -46,7 +46,7 @@ struct GemmProblem {
 /// Does not know the sizes of the buffers: the caller checks that gemm's largest offsets lie inside.
 Status verifyGemm(const GemmProblem &problem);
 
-/// Bytes that a GemmWorkspace for this many threads holds: at most 1 MiB for each.
+/// Bytes that a GemmWorkspace for this many threads holds: 1 MiB for each, and one more for more than one.
 int64_t gemmWorkspaceBytes(int threads);
 
 /// Deals the tiles of a product to threads: each takes those of its own range first, then what others have left. Ranges
@@ -78,6 +78,7 @@ public:
 
   int threads() const { return threads_; }
   float *ofThread(int64_t thread) const;
+  float *partial() const; ///< of a product whose blocks of k are computed side by side; for more than one thread
   TileQueues &queues() { return queues_; }
 
 private:
