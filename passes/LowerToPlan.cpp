@@ -67,7 +67,7 @@ private:
       describe(createMatmul(dot, dot.getLhs(), dot.getRhs()), op, dot.getFlops(), dot.getBytesRead() + dot.getBytesWritten());
       return;
     }
-    if (isa<tape::StridedCallOpInterface>(op)) {
+    if (isa<tape::AttentionOp, tape::AttentionGradOp>(op)) {
       auto cost = cast<tape::CostModelOpInterface>(op);
       describe(createAttention(op), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
       return;

@@ -16,8 +16,8 @@ namespace {
 /// random. Forward and gradient are asked one by one: the log-sum-exp between them is the same either way.
 template <typename Op> bool isLibraryAttention(Op op, const tape::Target &target) {
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery());
-  return target.attentionHeadSize > 0 && tape::elementOf(op.getQuery()).getIntOrFloatBitWidth() == 16 &&
-         query[3] <= target.attentionHeadSize && query[3] % 8 == 0 && query == tape::shapeOf(op.getKey()) && !op.isStochastic();
+  return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] <= target.attentionHeadSize && query[3] % 8 == 0 &&
+         query == tape::shapeOf(op.getKey()) && !op.isStochastic();
 }
 
 struct SelectLibraryAttention : impl::SelectLibraryAttentionBase<SelectLibraryAttention> {

@@ -20,6 +20,8 @@ namespace {
 LogicalResult verifyOutside(Operation &op) {
   if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && !tape::placeProduct(matmul))
     return op.emitError("is no product of the target's library; run decompose first");
+  if (auto call = dyn_cast<tape::StridedCallOpInterface>(op); call && !call.isSelected())
+    return op.emitError("was not selected to be a library call; run decompose first");
   if (isa<tape::FusionOp>(op) || tape::isLibraryCall(&op) || isElided(&op))
     return success();
   return op.emitError("is in no fusion group");

@@ -105,11 +105,13 @@ def WindowOpInterface : OpInterface<"WindowOpInterface"> {
 
 def StridedCallOpInterface : OpInterface<"StridedCallOpInterface"> {
   let description = [{
-    A library call that can read operands where they lie, behind slices and transposes, and write results where they belong,
-    before transposes and concatenations.
+    An op that, once it is selected to be a library call, can read operands where they lie, behind slices and transposes, and
+    write results where they belong, before transposes and concatenations.
   }];
   let cppNamespace = "::tapeout::tape";
   let methods = [
+    InterfaceMethod<"Whether it is a library call; otherwise it has to be decomposed.", "bool", "isSelected", (ins), "",
+      "return $_op.getLibrary();">,
     InterfaceMethod<"Whether the operand may lie with these strides, one per dimension.", "bool", "readsStrides",
       (ins "unsigned":$operand, "::llvm::ArrayRef<int64_t>":$strides)>,
     InterfaceMethod<"Whether the result may lie with these strides, one per dimension.", "bool", "writesStrides",
