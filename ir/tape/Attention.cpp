@@ -86,9 +86,11 @@ public:
   TapeBuilder t;
 };
 
-uint64_t scoreCount(Value query, Value key) {
-  ArrayRef<int64_t> q = shapeOf(query);
-  return uint64_t(q[0]) * q[1] * q[2] * shapeOf(key)[1];
+/// The scores that are used: those on and below the diagonal of a causal mask, all otherwise.
+template <typename Op> uint64_t scoreCount(Op op) {
+  ArrayRef<int64_t> q = shapeOf(op.getQuery());
+  uint64_t tokens = q[1], keys = shapeOf(op.getKey())[1];
+  return uint64_t(q[0]) * q[2] * (op.getCausal() ? tokens * (tokens + 1) / 2 : tokens * keys);
 }
 
 template <typename Op> void dropRandomnessOf(Op op) {
@@ -149,7 +151,7 @@ void AttentionOp::decompose(OpBuilder &b, Results &results) {
   results.push_back(d.weighted(d.dropped(probabilities), d.value(), 3));
   results.push_back(t.add(max, t.log(sum)));
 }
-uint64_t AttentionOp::getFlops() { return scoreCount(getQuery(), getKey()) * (4 * shapeOf(getQuery())[3] + 6); }
+uint64_t AttentionOp::getFlops() { return scoreCount(*this) * (4 * shapeOf(getQuery())[3] + 6); }
 
 LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
                                                 SmallVectorImpl<Type> &types) {
@@ -181,7 +183,7 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   Value dKey = d.sumOverGroups(d.weighted(dScores, getQuery(), 2));
   results.assign({d.weighted(dScores, key, 3), dKey, d.sumOverGroups(dValue)});
 }
-uint64_t AttentionGradOp::getFlops() { return scoreCount(getQuery(), getKey()) * (10 * shapeOf(getQuery())[3] + 12); }
+uint64_t AttentionGradOp::getFlops() { return scoreCount(*this) * (10 * shapeOf(getQuery())[3] + 12); }
 
 // The library wants the elements of a head side by side; log-sum-exp has no strides.
 namespace {
