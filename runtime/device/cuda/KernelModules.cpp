@@ -9,8 +9,6 @@
 namespace tapeout::rt {
 namespace {
 
-constexpr uint32_t kStaticSharedLimit = 48 << 10; // more must be asked for
-
 std::string architecturesOf(const Plan &plan) {
   std::set<uint32_t> found;
   for (const plan::KernelModule *module : orEmpty(plan.root().modules()))
@@ -86,7 +84,7 @@ Result<KernelModules> KernelModules::load(const CudaDriver &driver, const Plan &
       return Status::error(ExitCode::BadData, fmt::format("the kernel '{}' of the plan is not in its module ({}); compile the "
                                                           "model again",
                                                           kernel->symbol()->str(), driver.describe(found)));
-    if (gpu.shared_bytes() > kStaticSharedLimit)
+    if (gpu.shared_bytes() > 0) // static and dynamic shared memory of more than 48 KiB must be asked for
       TAPEOUT_RETURN_IF_ERROR(
           driver.check(driver.funcSetAttribute(function, kCuMaxDynamicSharedBytes, static_cast<int>(gpu.shared_bytes())),
                        fmt::format("kernel '{}' asks for {} bytes of shared memory", kernel->symbol()->str(),

@@ -84,6 +84,18 @@ std::pair<std::vector<double>, std::vector<float>> trainOnCpu(int steps) {
   return {losses, {w, w + 8}};
 }
 
+// Static and dynamic memory count together: any dynamic memory may be what goes over the 48 KiB given without asking.
+TEST_F(Cuda, AsksForDynamicSharedMemory) {
+  CudaMachine without(cudaRegressionPlan());
+  ASSERT_TRUE(without.status.isOk()) << without.status.message();
+  EXPECT_EQ(calls("cuFuncSetAttribute"), 0);
+  plan::PlanT plan = cudaRegressionPlan();
+  plan.kernels[0]->gpu->shared_bytes = 4096;
+  CudaMachine with(plan);
+  ASSERT_TRUE(with.status.isOk()) << with.status.message();
+  EXPECT_EQ(calls("cuFuncSetAttribute"), 1);
+}
+
 TEST_F(Cuda, TrainsAsTheProcessorDoes) {
   auto [losses, weights] = trainOnCpu(10);
   CudaMachine machine(cudaRegressionPlan());
