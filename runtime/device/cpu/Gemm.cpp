@@ -181,10 +181,10 @@ constexpr int64_t tilesPerThread = 4;
 constexpr int64_t splitTilesPerThread = 1; // of each block of k
 constexpr int64_t manyRows = 384;
 
-/// Whether threads should take different blocks of k of all tiles, not different tiles: the product of a weight's gradient has a
+/// Whether threads could take different blocks of k of all tiles, not different tiles: the product of a weight's gradient has a
 /// small result and long operands, of whose rows each thread has written its own.
-bool splitsDepth(const GemmProblem &problem, int64_t slots) {
-  return slots > 1 && problem.batchDims == 0 && problem.aRowStride == 1 && problem.cColumnStride == 1 &&
+bool hasLongDepth(const GemmProblem &problem) {
+  return problem.batchDims == 0 && problem.aRowStride == 1 && problem.cColumnStride == 1 &&
          problem.triangle == GemmTriangle::None && divideUp(problem.k, maxBlockDepth) == 2 &&
          problem.m * problem.n <= partialFloats;
 }
@@ -192,14 +192,15 @@ bool splitsDepth(const GemmProblem &problem, int64_t slots) {
 /// The tiles of a product in a fixed order, row by row. No element of c depends on how it is cut: only k blocks decide its bits.
 class Tiling {
 public:
-  Tiling(const GemmProblem &problem, int threads)
+  Tiling(const GemmProblem &problem, int threads, bool maySplitDepth)
       : problem_(problem), rows_(cutEvenly(problem.m, rowStep, maxTileRows)),
         columns_(cutEvenly(problem.n, columnStep, maxTileColumns)) {
     for (int d = 0; d < problem.batchDims; ++d)
       batches_ *= problem.batch[d].extent;
     double work = static_cast<double>(batches_) * problem.m * problem.n * problem.k;
     slots_ = static_cast<int64_t>(std::clamp<double>(work / workPerThread, 1, threads));
-    const int64_t wanted = slots_ * (splitsDepth(problem, slots_) ? splitTilesPerThread : tilesPerThread);
+    splitsDepth_ = maySplitDepth && slots_ > 1 && hasLongDepth(problem);
+    const int64_t wanted = slots_ * (splitsDepth_ ? splitTilesPerThread : tilesPerThread);
     while (slots_ > 1 && count() < wanted && (rows_.canHalve() || columns_.canHalve())) {
       // Rows of its own for each thread come first, where they are many: they are in its cache already. Then, a cut of the
       // columns copies a twice, a cut of the rows b; copying b costs more where it is transposed.
@@ -212,6 +213,7 @@ public:
 
   int64_t count() const { return batches_ * rows_.pieces() * columns_.pieces(); }
   int64_t slots() const { return slots_; } // threads that have something to do
+  bool splitsDepth() const { return splitsDepth_; }
 
   /// Of the one matrix of a product without batch dimensions.
   GemmPiece piece(int64_t index) const {
@@ -256,6 +258,7 @@ private:
   const GemmProblem &problem_;
   Cut rows_, columns_;
   int64_t batches_ = 1, slots_ = 1;
+  bool splitsDepth_ = false;
 };
 
 } // namespace
@@ -267,9 +270,9 @@ void gemm(const GemmProblem &given, const float *a, const float *b, float *c, Cp
   if (betterTransposed(problem))
     transpose(problem, a, b);
 
-  Tiling tiling(problem, std::min(pool.threads(), workspace.threads()));
+  Tiling tiling(problem, std::min(pool.threads(), workspace.threads()), !finish);
   // Tiles of the second block are dealt behind those of the first; they go to a buffer and are added at the end, as always.
-  const bool split = !finish && splitsDepth(problem, tiling.slots());
+  const bool split = tiling.splitsDepth();
   const int64_t firstDepth = divideUp(divideUp(problem.k, 2), 8) * 8;
   auto runTile = [&](int64_t index, float *memory) {
     const bool second = index >= tiling.count();
