@@ -1,8 +1,7 @@
 // Kernels over many tensors of different sizes in one launch: a constant table says for each unit which tensor it works
 // on and where.
-#include "codegen/kernel/Expression.h"
 #include "codegen/cpu/Schedules.h"
-#include "codegen/kernel/Schedule.h"
+#include "codegen/kernel/MultiTensorPlan.h"
 #include "ir/tape/Reduction.h"
 
 using namespace mlir;
@@ -54,26 +53,14 @@ Value wholeEnd(KernelBuilder &kernel, const Part &part, int64_t step) {
 } // namespace
 
 FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &frame, int64_t tensors) {
-  // Code is made for the first tensor; where it reads and writes comes from tables.
-  SmallVector<TensorBody> bodies = tensorBodies(frame.region, tensors);
-  const TensorBody &first = bodies.front();
-  SmallVector<int64_t> sizes, argumentNumbers;
-  for (const TensorBody &body : bodies) {
-    sizes.push_back(tape::elementCount(body.results.front().getType()));
-    for (BlockArgument argument : body.arguments)
-      argumentNumbers.push_back(argument.getArgNumber());
-  }
-  IterationSpace space(Dimension{sizes.front(), false});
-  FailureOr<Expression> vectors = Expression::build(first.results, space);
-  FailureOr<Expression> scalars = Expression::build(first.results, space);
-  if (failed(vectors) || failed(scalars))
+  FailureOr<MultiTensorPlan> plan = MultiTensorPlan::make(frame.region, tensors);
+  if (failed(plan))
     return failure();
-  if (space.dimensions().size() != 1)
-    return frame.terminator()->emitError("a kernel for many tensors must be elementwise");
+  const TensorBody &first = plan->first;
 
   unsigned lanes = chooseLanes(frame.region);
-  Parts parts(kernel, sizes);
-  Value numbers = kernel.table(argumentNumbers);
+  Parts parts(kernel, plan->sizes);
+  Value numbers = kernel.table(plan->argumentNumbers);
   int64_t operandCount = frame.operands.size(), argumentCount = first.arguments.size(), resultCount = first.results.size();
   kernel.loop(frame.begin, frame.end, 1, [&](Value unit) {
     Part part = parts.part(unit);
@@ -94,11 +81,11 @@ FailureOr<WorkUnits> buildMultiTensor(KernelBuilder &kernel, const KernelFrame &
       });
     };
     Value whole = wholeEnd(kernel, part, lanes);
-    compute(*vectors, part.begin, whole, lanes);
+    compute(plan->vectors, part.begin, whole, lanes);
     if (lanes > 1)
-      compute(*scalars, whole, part.end, 1);
+      compute(plan->scalars, whole, part.end, 1);
   });
-  return WorkUnits{parts.count(), std::min(kPart, *llvm::max_element(sizes))};
+  return WorkUnits{parts.count(), std::min(kPart, *llvm::max_element(plan->sizes))};
 }
 
 WorkUnits buildSumOfSquaresParts(KernelBuilder &kernel, const KernelFrame &frame, tape::SumOfSquaresPartsOp op) {

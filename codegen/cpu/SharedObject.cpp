@@ -1,5 +1,6 @@
 #include "codegen/cpu/SharedObject.h"
 
+#include "codegen/kernel/LlvmPasses.h"
 #include "codegen/kernel/LowerToLlvm.h"
 
 #include "lld/Common/Driver.h"
@@ -8,7 +9,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -47,22 +47,6 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine() {
       kTriple, kBaseCpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder passes(&machine);
-  passes.registerModuleAnalyses(modules);
-  passes.registerCGSCCAnalyses(sccs);
-  passes.registerFunctionAnalyses(functions);
-  passes.registerLoopAnalyses(loops);
-  passes.crossRegisterProxies(loops, functions, sccs, modules);
-  llvm::ModulePassManager pipeline;
-  llvm::cantFail(passes.parsePassPipeline(pipeline, kPipeline));
-  pipeline.run(module, modules);
-}
-
 // Optimised once for both versions, so that they hold the same operations.
 void makeVersions(llvm::Module &module) {
   SmallVector<llvm::Function *> kernels;
@@ -90,7 +74,7 @@ std::string compile(llvm::Module &module) {
       function.addFnAttr("target-cpu", kBaseCpu);
       function.addFnAttr(llvm::Attribute::NoUnwind);
     }
-  optimize(module, *machine);
+  runLlvmPasses(module, *machine, kPipeline);
   makeVersions(module);
   SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

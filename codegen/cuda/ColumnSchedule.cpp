@@ -1,5 +1,5 @@
-// Columns: the threads of a block are a grid, one vector of columns across and several rows deep. Each sums every so
-// manieth row; a tree in shared memory combines the rows.
+// Columns: the threads of a block are a grid, one vector of columns across and several rows deep. Each sums rows
+// at a fixed distance; a tree in shared memory combines the rows.
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/ColumnPlan.h"
 #include "codegen/kernel/Reducer.h"
@@ -18,19 +18,12 @@ constexpr int64_t kThreads = 256;
 constexpr int64_t kInFlight = 4;              // rows that a thread reads together
 constexpr int64_t kSharedBytes = 48 * 1024;   // of a block, without asking for more
 
-int64_t product(ArrayRef<int64_t> extents) {
-  int64_t result = 1;
-  for (int64_t extent : extents)
-    result *= extent;
-  return result;
-}
-
 class ColumnKernel {
 public:
   ColumnKernel(CudaKernelBuilder &kernel, const CudaFrame &frame, ColumnPlan &plan, unsigned lanes)
       : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space), lanes_(lanes), reducer_{kernel, lanes},
         kept_(space_.extents(false)), reduced_(space_.extents(true)), vectors_(space_.laneExtent() / lanes),
-        rows_(product(reduced_)), outer_(product(kept_)) {
+        rows_(ShapedType::getNumElements(reduced_)), outer_(ShapedType::getNumElements(kept_)) {
     int64_t threads = kThreads;
     while (threads > kWarp && threads * lanes_ * bytesOfRow() > kSharedBytes)
       threads /= 2;

@@ -24,7 +24,7 @@ struct CudaOptions {
   unsigned threads = 1;                       // that compile
   bool assemble = true;                       // false: PTX only
   std::string cacheDirectory;                 // of assembled modules; empty: none
-  std::string dumpDirectory;                  // not empty: kernels-<part>.mlir, .ll and .ptx go there
+  std::string dumpDirectory;                  // not empty: kernels-<part>.ll and .ptx go there
 };
 
 struct CudaKernel {

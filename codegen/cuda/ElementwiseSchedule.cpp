@@ -16,13 +16,6 @@ constexpr int64_t kMostVectors = 4;        // that a thread computes: their read
 constexpr int64_t kRegistersForReads = 64; // of a thread, as f32
 constexpr int64_t kTile = 32, kTileThreads = 8; // a tile is 32 x 32 elements; a block has 32 x 8 threads
 
-int64_t product(ArrayRef<int64_t> extents) {
-  int64_t result = 1;
-  for (int64_t extent : extents)
-    result *= extent;
-  return result;
-}
-
 SmallVector<int64_t> extentsOf(const IterationSpace &space) {
   SmallVector<int64_t> extents;
   for (const Dimension &dimension : space.dimensions())
@@ -43,7 +36,7 @@ LaunchShape buildVectors(CudaKernelBuilder &kernel, const CudaFrame &frame, cons
   expression.emitInvariants(kernel, frame.operands, lanes);
   SmallVector<int64_t> extents = extentsOf(space);
   extents.back() /= lanes;
-  int64_t vectors = product(extents), perThread = vectorsPerThread(vectors, lanes, expression.accesses().size());
+  int64_t vectors = ShapedType::getNumElements(extents), perThread = vectorsPerThread(vectors, lanes, expression.accesses().size());
   int64_t perBlock = kThreads * perThread;
   bool even = vectors % perBlock == 0;
 
@@ -135,7 +128,7 @@ LaunchShape buildTiles(CudaKernelBuilder &kernel, const CudaFrame &frame, const 
         kernel.store(pointer, tape::elementOf(root), offset, value, {1, 1});
     });
   }
-  return {product(tiles), kTile * kTileThreads};
+  return {ShapedType::getNumElements(tiles), kTile * kTileThreads};
 }
 
 } // namespace

@@ -1,8 +1,7 @@
 // Kernels over many tensors of different sizes in one launch: a block works on up to 4,096 elements of one of them. A
 // constant table says which block is the first of each tensor.
 #include "codegen/cuda/Schedules.h"
-#include "codegen/kernel/Expression.h"
-#include "codegen/kernel/Schedule.h"
+#include "codegen/kernel/MultiTensorPlan.h"
 #include "ir/tape/Reduction.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -73,26 +72,14 @@ Value pointerOf(CudaKernelBuilder &kernel, const CudaFrame &frame, Value number)
 } // namespace
 
 FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors) {
-  // Code is made for the first tensor; where it reads and writes comes from tables.
-  SmallVector<TensorBody> bodies = tensorBodies(frame.region, tensors);
-  const TensorBody &first = bodies.front();
-  SmallVector<int64_t> sizes, argumentNumbers;
-  for (const TensorBody &body : bodies) {
-    sizes.push_back(tape::elementCount(body.results.front().getType()));
-    for (BlockArgument argument : body.arguments)
-      argumentNumbers.push_back(argument.getArgNumber());
-  }
-  IterationSpace space(Dimension{sizes.front(), false});
-  FailureOr<Expression> vectors = Expression::build(first.results, space);
-  FailureOr<Expression> scalars = Expression::build(first.results, space);
-  if (failed(vectors) || failed(scalars))
+  FailureOr<MultiTensorPlan> plan = MultiTensorPlan::make(frame.region, tensors);
+  if (failed(plan))
     return failure();
-  if (space.dimensions().size() != 1)
-    return frame.terminator()->emitError("a kernel for many tensors must be elementwise");
+  const TensorBody &first = plan->first;
 
   unsigned lanes = chooseLanes(frame.region, kPart, lanesOf16Bytes(frame.region));
-  Parts parts(kernel, sizes);
-  Value numbers = kernel.table(argumentNumbers);
+  Parts parts(kernel, plan->sizes);
+  Value numbers = kernel.table(plan->argumentNumbers);
   int64_t operandCount = frame.region->getNumArguments(), resultCount = first.results.size();
   Part part = parts.part();
   Values operands(operandCount), results;
@@ -112,14 +99,14 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
     });
   };
   Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
-  vectors->emitInvariants(kernel, operands, lanes);
+  plan->vectors.emitInvariants(kernel, operands, lanes);
   for (int64_t i = 0; i < kPart; i += kThreads * lanes) {
     Value vector = kernel.add(thread, kernel.integer(i / lanes));
-    compute(*vectors, kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
+    compute(plan->vectors, kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
   }
   if (lanes > 1) {
-    scalars->emitInvariants(kernel, operands, 1);
-    compute(*scalars, kernel.add(whole, thread), part.end, 1);
+    plan->scalars.emitInvariants(kernel, operands, 1);
+    compute(plan->scalars, kernel.add(whole, thread), part.end, 1);
   }
   return LaunchShape{parts.count(), kThreads};
 }

@@ -60,7 +60,8 @@ private:
       log.resize(length);
       errorLog_(handle, log.data());
     }
-    return Status::error(ExitCode::Failed, "nvJitLink cannot assemble the kernels: " + log);
+    return Status::error(ExitCode::Failed, "nvJitLink cannot assemble the kernels; install a newer CUDA, or compile without code for this "
+                                           "architecture: " + log);
   }
 
   template <typename Function> bool get(void *library, const char *name, Function *&function) {

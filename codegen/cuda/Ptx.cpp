@@ -1,10 +1,11 @@
 #include "codegen/cuda/Ptx.h"
 
+#include "codegen/kernel/LlvmPasses.h"
+
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -66,22 +67,6 @@ void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
   }
 }
 
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder passes(&machine);
-  passes.registerModuleAnalyses(modules);
-  passes.registerCGSCCAnalyses(sccs);
-  passes.registerFunctionAnalyses(functions);
-  passes.registerLoopAnalyses(loops);
-  passes.crossRegisterProxies(loops, functions, sccs, modules);
-  llvm::ModulePassManager pipeline;
-  llvm::cantFail(passes.parsePassPipeline(pipeline, kPipeline));
-  pipeline.run(module, modules);
-}
-
 } // namespace
 
 std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBounds &bounds) {
@@ -89,7 +74,7 @@ std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBou
   module.setTargetTriple(kTriple);
   module.setDataLayout(machine->createDataLayout());
   makeKernels(module, bounds);
-  optimize(module, *machine);
+  runLlvmPasses(module, *machine, kPipeline);
   llvm::SmallVector<char, 0> ptx;
   llvm::raw_svector_ostream stream(ptx);
   llvm::legacy::PassManager backend;

@@ -210,27 +210,23 @@ void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   if (auto matmul = asStridedMatmul(*this); matmul && asTargetMatmul(targetOf(*this), *matmul))
     return;
   TapeBuilder t(b, getLoc());
-  auto isOrdered = [](Value operand, Ints batch, Ints contract) {
+  auto orderOf = [](Value operand, Ints batch, Ints contract) {
     SmallVector<int64_t> order(batch);
     llvm::append_range(order, freeDimensions(rankOf(operand), batch, contract));
     llvm::append_range(order, contract);
-    return llvm::is_sorted(order);
+    return order;
   };
-  if (isOrdered(getLhs(), getLhsBatch(), getLhsContract()) && isOrdered(getRhs(), getRhsBatch(), getRhsContract()))
+  SmallVector<int64_t> lhsOrder = orderOf(getLhs(), getLhsBatch(), getLhsContract());
+  SmallVector<int64_t> rhsOrder = orderOf(getRhs(), getRhsBatch(), getRhsContract());
+  if (llvm::is_sorted(lhsOrder) && llvm::is_sorted(rhsOrder))
     return; // nothing more can be done
-  auto ordered = [&](Value operand, Ints batch, Ints contract) {
-    SmallVector<int64_t> order(batch);
-    llvm::append_range(order, freeDimensions(rankOf(operand), batch, contract));
-    llvm::append_range(order, contract);
-    return t.transpose(operand, order);
-  };
   auto leading = [](Ints batch) { return llvm::to_vector(llvm::seq<int64_t>(0, batch.size())); };
   auto trailing = [](Value operand, Ints contract) {
     return llvm::to_vector(llvm::seq<int64_t>(rankOf(operand) - contract.size(), rankOf(operand)));
   };
-  results.push_back(t.dot(ordered(getLhs(), getLhsBatch(), getLhsContract()), ordered(getRhs(), getRhsBatch(), getRhsContract()),
-                          leading(getLhsBatch()), leading(getRhsBatch()), trailing(getLhs(), getLhsContract()),
-                          trailing(getRhs(), getRhsContract()), elementOf(getResult())));
+  results.push_back(t.dot(t.transpose(getLhs(), lhsOrder), t.transpose(getRhs(), rhsOrder), leading(getLhsBatch()),
+                          leading(getRhsBatch()), trailing(getLhs(), getLhsContract()), trailing(getRhs(), getRhsContract()),
+                          elementOf(getResult())));
 }
 
 void DotGeneralOp::getPlacementRules(PlacementRules &rules) {
