@@ -22,7 +22,7 @@ struct KernelRecord {
   std::string symbol;
   uint64_t units = 0;
   uint64_t grain = 1;
-  std::optional<GpuLaunch> gpu; ///< target cuda
+  std::optional<GpuLaunch> gpu = {}; ///< target cuda
 };
 
 /// KernelModule of runtime/plan.fbs.

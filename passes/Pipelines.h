@@ -19,11 +19,11 @@ struct TrainingOptions {
   std::string precision = "fp32";   ///< bf16, fp16: mixed precision
   std::string lossScale = "none";   ///< or torch, paddle, a number; see insert-loss-scaling
   std::string ampLevel = "O1";      ///< or O2; see insert-amp-casts
-  std::vector<std::string> keepFp32; ///< name patterns of layers that mixed precision leaves in f32
+  std::vector<std::string> keepFp32 = {}; ///< name patterns of layers that mixed precision leaves in f32
   bool lowPrecisionWindows = false; ///< whether the target's convolutions and poolings take bf16 and f16
   bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
-  std::vector<std::string> skipped; ///< of optionalPasses
-  std::vector<std::string> noDecay; ///< name patterns of parameters without weight decay
+  std::vector<std::string> skipped = {}; ///< of optionalPasses
+  std::vector<std::string> noDecay = {}; ///< name patterns of parameters without weight decay
 };
 
 struct PipelineStep {

@@ -113,8 +113,9 @@ TEST_F(MathTest, ErfIsWithinTheStatedBound) {
 TEST_F(MathTest, GeluIsUsableInBothTails) {
   auto actual = kernels_->run("gelu", {Tensor::of(inputs_)}, {Tensor::empty<float>(kSamples)})[0].values<float>();
   for (int64_t i = 0; i < kSamples; ++i)
-    if (double x = inputs_[i]; std::fabs(x) < 1e30)
+    if (double x = inputs_[i]; std::fabs(x) < 1e30) {
       ASSERT_NEAR(actual[i], 0.5 * x * std::erfc(-x * M_SQRT1_2), 3e-7 * std::fabs(x) + 1e-44) << x;
+    }
 }
 
 } // namespace

@@ -53,7 +53,7 @@ struct CompileSummary {
   double passSeconds = 0, kernelSeconds = 0;
   int64_t persistentBytes = 0; ///< parameters and state
   int64_t arenaBytes = 0;      ///< activations
-  std::string target;          ///< and what compiled for it
+  std::string target = {};     ///< and what compiled for it
 };
 /// Compiles the model file into a training executable; without the runner, into what one reads by --plan.
 Result<CompileSummary> compileTo(const CompileArguments &arguments, const std::string &output, bool withRunner = true);

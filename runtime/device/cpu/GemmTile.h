@@ -29,8 +29,8 @@ struct GemmTile {
   float *c;
   int64_t cRowStride, cColumnStride;
   bool accumulate;
-  GemmTriangle triangle;
-  int64_t firstRow, firstColumn; // of the tile in c
+  GemmTriangle triangle = GemmTriangle::None;
+  int64_t firstRow = 0, firstColumn = 0; // of the tile in c
   float *packedA, *packedB; // room for packedAFloats and packedBFloats, 64-byte aligned
 };
 

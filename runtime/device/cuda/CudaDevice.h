@@ -15,8 +15,8 @@ class Plan;
 /// The libraries that a plan needs.
 struct CudaLibraries {
   CudaDriver driver;
-  std::optional<CublasLt> blas;     ///< for plans with matrix products
-  std::optional<CudnnLibrary> dnn;  ///< for plans with attention
+  std::optional<CublasLt> blas = {};    ///< for plans with matrix products
+  std::optional<CudnnLibrary> dnn = {}; ///< for plans with attention
 
   /// Unavailable (69) when one is missing.
   static Result<CudaLibraries> open(const Plan &plan);
