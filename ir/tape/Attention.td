@@ -12,7 +12,8 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
     [batch, heads, tokens]. With fewer key heads than heads, a divisor of them, each serves as many neighbouring heads
     of the query (grouped-query attention). `causal` hides later keys. `dropout` drops probabilities and scales the rest by
     1 / (1 - dropout); a training step gives it its key. Scores of bf16 and f16 operands, and lse, are f32. `library`: one
-    call of the target's library computes it (select-library-attention); otherwise it is decomposed.
+    call of the target's library computes it (select-library-attention); otherwise it is decomposed. The library's generator
+    draws other bits than `tape.dropout`; `seed` and `step` are then what it takes as seed and offset.
   }];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
                        Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
@@ -23,7 +24,7 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", AttentionTraits, cost = CostFlops> {
+def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", !listconcat([Scratch], AttentionTraits), cost = CostFlops> {
   let summary = "Gradients of attention for query, key and value, recomputing the probabilities from lse";
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
                        Tape_FloatTensor:$output, Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient,

@@ -73,6 +73,7 @@ defvar Access = DeclareOpInterfaceMethods<AccessOpInterface>;
 defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
 defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
 defvar StridedCall = DeclareOpInterfaceMethods<StridedCallOpInterface>;
+defvar Scratch = DeclareOpInterfaceMethods<ScratchOpInterface>;
 defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
 defvar WideResult = DeclareOpInterfaceMethods<WideResultOpInterface>;
 defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;

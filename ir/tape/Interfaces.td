@@ -119,6 +119,15 @@ def StridedCallOpInterface : OpInterface<"StridedCallOpInterface"> {
   ];
 }
 
+def ScratchOpInterface : OpInterface<"ScratchOpInterface"> {
+  let description = [{
+    A library call that needs memory of its own while it runs. It may do with less, in more time.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Bytes it can do with, the most and fastest first; none: it needs no memory.",
+    "::llvm::SmallVector<int64_t>", "getScratchSizes">];
+}
+
 def WideResultOpInterface : OpInterface<"WideResultOpInterface"> {
   let description = [{
     A product or a sum of products. Whatever the precision of its operands, it adds in f32; it may then return the sums

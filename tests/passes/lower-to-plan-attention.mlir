@@ -1,11 +1,12 @@
-// RUN: tapeout-opt %s --tape-select-library-attention --tape-decompose --canonicalize --tape-form-fusion-groups --tape-verify-fusion-groups --tape-lower-to-plan --tape-plan-memory --tape-verify-plan | FileCheck %s
+// RUN: tapeout-opt %s --split-input-file --tape-select-library-attention --tape-decompose --canonicalize --tape-form-fusion-groups --tape-verify-fusion-groups --tape-lower-to-plan --tape-plan-memory --tape-verify-plan | FileCheck %s
 
 // Attention reads the parts of a split where they lie, and its gradients are written where they are joined: no kernel at all.
 module attributes {tape.target = "cuda"} {
+  // CHECK:      %[[SCRATCH:.*]] = plan.slot "arena" "{{.*}}scratch" tensor<65568xf32> at
   // CHECK:      plan.program @step
-  // CHECK-NEXT: plan.attention causal(%[[QKV:.*]], %[[QKV]], %[[QKV]]) -> (%[[Y:.*]], %[[LSE:.*]]) scale 5.000000e-01 sizes [2, 3, 5, 8]
+  // CHECK-NEXT: plan.attention causal(%[[QKV:.*]], %[[QKV]], %[[QKV]]) -> (%[[Y:.*]], %[[LSE:.*]]) scale 5.000000e-01 sizes [2, 3, 3, 5, 8]
   // CHECK-SAME: places [0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8, 0, 120, 24, 8] {{.*}}flops = 3420
-  // CHECK-NEXT: plan.attention backward causal(%[[QKV]], %[[QKV]], %[[QKV]], %[[Y]], %[[LSE]], %[[Y]]) -> (%[[D:.*]], %[[D]], %[[D]])
+  // CHECK-NEXT: plan.attention backward causal(%[[QKV]], %[[QKV]], %[[QKV]], %[[Y]], %[[LSE]], %[[Y]]) -> (%[[D:.*]], %[[D]], %[[D]]) scratch %[[SCRATCH]] scale
   // CHECK-SAME: places [0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8, 0, 120, 24, 8, 0, 120, 24, 8, 0, 360, 72, 8, 24, 360, 72, 8, 48, 360, 72, 8] {{.*}}flops = 8280
   // CHECK-NOT:  plan.launch
   func.func @step(%x: tensor<2x5x72xbf16> {tape.role = "input", tape.name = "x"}) -> (tensor<2x5x72xbf16> {tape.name = "d"}) {

@@ -73,7 +73,7 @@ private:
   Status openLibrary(const CudnnLibrary &library);
   Status prepare(const plan::Program &program);
   Result<Instruction> prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
-  Result<Instruction> prepareAttention(const plan::Attention &attention);
+  Result<Instruction> prepareAttention(const plan::Instruction &instruction);
   Result<Instruction> prepareLaunch(const plan::Launch &launch, Prepared &prepared);
   Status tune(const std::string &path);
 
