@@ -23,3 +23,23 @@ module attributes {tape.target = "cuda"} {
     return %d : tensor<2x5x72xbf16>
   }
 }
+
+// -----
+
+// A key head serves two heads of the query; dropout reads the generator's seed (of this stream, the second of the model) and
+// offset, which are computed once, and its scratch memory is for the whole batch.
+module attributes {tape.target = "cuda"} {
+  // CHECK:      plan.slot "arena" "{{.*}}scratch" tensor<82288xf32> at
+  // CHECK:      plan.program @step
+  // CHECK-NEXT: plan.launch @{{.*}}(%[[STEP:.*]]) -> (%[[OFFSET:.*]])
+  // CHECK-NEXT: plan.launch @{{.*}}(%[[OLD:.*]]) -> (%[[SEED:.*]])
+  // CHECK-NEXT: plan.attention(%{{.*}}, %[[SEED]], %[[OFFSET]]) -> {{.*}} scale 5.000000e-01 dropout 1.000000e-01 sizes [2, 4, 2, 5, 8]
+  // CHECK-NEXT: plan.attention backward(%{{.*}}, %[[SEED]], %[[OFFSET]]) -> {{.*}} scratch %{{.*}} dropout 1.000000e-01 sizes [2, 4, 2, 5, 8]
+  func.func @step(%q: tensor<2x5x4x8xbf16> {tape.role = "input", tape.name = "q"}, %k: tensor<2x5x2x8xbf16> {tape.role = "input", tape.name = "k"},
+                  %seed: tensor<i64> {tape.role = "input", tape.name = "seed"}, %step: tensor<i64> {tape.role = "counter", tape.name = "step"})
+      -> (tensor<2x5x2x8xbf16> {tape.name = "d"}) {
+    %y, %lse = tape.attention %q, %k, %k random %seed, %step {causal = false, scale = 0.5, dropout = 0.1, stream = 1} : tensor<2x5x4x8xbf16>, tensor<2x5x2x8xbf16>, tensor<2x5x2x8xbf16>
+    %g:3 = tape.attention_grad %q, %k, %k, %y, %lse, %y random %seed, %step {causal = false, scale = 0.5, dropout = 0.1, stream = 1} : tensor<2x5x4x8xbf16>, tensor<2x5x2x8xbf16>, tensor<2x5x2x8xbf16>, tensor<2x5x4x8xbf16>, tensor<2x4x5xf32>, tensor<2x5x4x8xbf16>
+    return %g#1 : tensor<2x5x2x8xbf16>
+  }
+}
