@@ -274,6 +274,10 @@ private:
       out.dropout->offset = slots_.lookup(reads.back());
       reads = reads.drop_back(2);
     }
+    if (attention.getPadded()) {
+      out.lengths = slots_.lookup(reads.back());
+      reads = reads.drop_back();
+    }
     SmallVector<Value> slots(reads);
     llvm::append_range(slots, attention.getWrites());
     auto lse = slots.begin() + 4; // both ways

@@ -142,11 +142,11 @@ private:
       writes.push_back(slots_.slotFor(place(tape::placeResult(result))));
     ArrayRef<int64_t> query = tape::shapeOf(op.getOperand(0)), key = tape::shapeOf(op.getOperand(1));
     bool drops = cast<tape::StochasticOpInterface>(op).isStochastic();
-    auto attention = builder_.create<plan::AttentionOp>(
-        op.getLoc(), reads, writes, scratchOf(op), isa<tape::AttentionGradOp>(op), op.getAttrOfType<BoolAttr>("causal").getValue(),
-        op.getAttrOfType<FloatAttr>("scale").getValue(), drops ? op.getAttrOfType<FloatAttr>("dropout") : FloatAttr(),
+    bool padded = llvm::any_of(op.getOperands(), [](Value operand) { return tape::elementOf(operand).isInteger(32); });
+    return builder_.create<plan::AttentionOp>(
+        op.getLoc(), reads, writes, scratchOf(op), isa<tape::AttentionGradOp>(op),
+        op.getAttrOfType<BoolAttr>("causal").getValue(), padded, op.getAttrOfType<FloatAttr>("scale").getValue(), drops ? op.getAttrOfType<FloatAttr>("dropout") : FloatAttr(),
         ArrayRef<int64_t>{query[0], query[2], key[2], query[1], query[3]}, places);
-    return attention;
   }
 
   /// Memory that a library call uses only while it runs; null: it needs none.

@@ -1,7 +1,7 @@
 // tape-select-library-attention: attention that one call of the target's library computes.
 //
 // With dropout the call gets the key of the library's generator (Philox) instead of ours: as seed the run's seed and the
-// op's stream, as offset the step, far enough apart for all that a step draws.
+// op's stream, as offset the step, far enough apart for all that a step draws. With padding it gets lengths in range.
 #include "passes/Passes.h"
 
 #include "ir/tape/Attention.h"
@@ -30,10 +30,30 @@ template <typename Op> bool isLibraryAttention(Op op, int64_t largestHead) {
          query[1] == key[1] && (!op.isStochastic() || (op.hasRandomKey() && op.getStream() < kStreams));
 }
 
-/// Keys of the library's generator, one for each stream.
-class LibraryKeys {
+/// What the library takes instead of the op's own numbers: a key of its generator for each stream, and lengths that stay within
+/// the tokens whatever the data says, since its kernels believe them.
+class LibraryNumbers {
 public:
   template <typename Op> void give(Op op) {
+    if (op.isStochastic())
+      giveKey(op);
+    if (op.getLengths())
+      giveLengths(op);
+  }
+
+private:
+  template <typename Op> void giveLengths(Op op) {
+    OpBuilder builder(op);
+    tape::TapeBuilder t(builder, op.getLoc());
+    int64_t tokens = tape::shapeOf(op.getQuery())[1];
+    auto [lengths, isNew] = lengths_.try_emplace({op.getLengths(), tokens});
+    if (isNew) {
+      Value least = t.maximum(op.getLengths(), t.constantLike(op.getLengths(), 1)), most = t.constantLike(least, tokens);
+      lengths->second = t.select(t.compare("lt", least, most), least, most);
+    }
+    op.getLengthsMutable().assign(lengths->second);
+  }
+  template <typename Op> void giveKey(Op op) {
     OpBuilder builder(op);
     tape::TapeBuilder t(builder, op.getLoc());
     auto [key, isNew] = keys_.try_emplace({op.getSeed(), op.getStep(), op.getStream()});
@@ -46,8 +66,8 @@ public:
     op.setRandomKey(key->second.first, key->second.second, op.getStream());
   }
 
-private:
   llvm::DenseMap<std::tuple<Value, Value, uint64_t>, std::pair<Value, Value>> keys_;
+  llvm::DenseMap<std::pair<Value, int64_t>, Value> lengths_;
   llvm::DenseMap<Value, Value> offsets_;
 };
 
@@ -57,11 +77,11 @@ struct SelectLibraryAttention : impl::SelectLibraryAttentionBase<SelectLibraryAt
   void runOnOperation() override {
     const tape::Target &target = tape::targetOf(getOperation());
     const int64_t largestHead = target.attentionHeadSize == 0 || headSize == 0 ? target.attentionHeadSize : headSize;
-    LibraryKeys keys;
+    LibraryNumbers numbers;
     auto select = [&](auto op) {
       op.setLibrary(isLibraryAttention(op, largestHead));
-      if (op.getLibrary() && op.isStochastic())
-        keys.give(op);
+      if (op.getLibrary())
+        numbers.give(op);
     };
     getOperation().walk([&](Operation *op) { // in the order of execution
       if (auto attention = dyn_cast<tape::AttentionOp>(op))

@@ -54,6 +54,8 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
       read(dropout->seed());
       read(dropout->offset());
     }
+    if (auto lengths = attention->lengths())
+      read(*lengths);
   } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
     result.reads.push_back({copy->source(), copy->bytes()});
     result.writes.push_back({copy->destination(), copy->bytes()});

@@ -505,7 +505,8 @@ Status Checker::checkAttention(const plan::Attention &attention, std::optional<u
   uint32_t count = orEmpty(attention.operands()).size(), reads = attentionReads(attention);
   if (count != reads + (attention.backward() ? 3 : 1) || !isAligned(attention.operands()))
     return badHere("attention has {} operands", count);
-  for (int64_t extent : {attention.batch(), attention.heads(), attention.key_heads(), attention.tokens(), attention.head_size()})
+  for (int64_t extent :
+       {attention.batch(), attention.heads(), attention.key_heads(), attention.tokens(), attention.head_size()})
     if (extent < 1 || extent > INT32_MAX)
       return badHere("an extent of attention is {}", extent);
   if (attention.heads() % attention.key_heads() != 0)
@@ -543,6 +544,14 @@ Status Checker::checkAttention(const plan::Attention &attention, std::optional<u
       *rows > slot(attention.lse()).bytes() / sizeof(float))
     return badHere("'{}' cannot hold a number for each row of attention", slotName(attention.lse()));
   (attention.backward() ? read : written).push_back({attention.lse(), *rows * sizeof(float), std::nullopt});
+  if (attention.lengths()) {
+    uint32_t lengths = *attention.lengths();
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(lengths));
+    if (slot(lengths).element_type() != plan::ElementType::I32 ||
+        slot(lengths).bytes() / sizeof(int32_t) < uint64_t(attention.batch()))
+      return badHere("'{}' cannot hold a length for each sequence of attention", slotName(lengths));
+    read.push_back({lengths, attention.batch() * sizeof(int32_t), std::nullopt});
+  }
   if (const plan::AttentionDropout *dropout = attention.dropout())
     for (uint32_t number : {dropout->seed(), dropout->offset()})
       read.push_back({number, sizeof(int64_t), std::nullopt});

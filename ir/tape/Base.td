@@ -25,6 +25,7 @@ def Tape_Float : AnyTypeOf<[F32, F64, BF16, F16]>;
 def Tape_Element : AnyTypeOf<[F32, F64, BF16, F16, I1, I32, I64]>;
 def Tape_Tensor : StaticShapeTensorOf<[Tape_Element]>;
 def Tape_FloatTensor : StaticShapeTensorOf<[Tape_Float]>;
+def Tape_I32Tensor : StaticShapeTensorOf<[I32]>;
 def Tape_IndexTensor : StaticShapeTensorOf<[I32, I64]>;
 def Tape_BoolTensor : StaticShapeTensorOf<[I1]>;
 def Tape_ScalarF64 : 0DTensorOf<[F64]>;

@@ -10,6 +10,8 @@ def FactsOpInterface : OpInterface<"FactsOpInterface"> {
   let methods = [
     StaticInterfaceMethod<"How mixed precision treats the op.", "::tapeout::tape::AmpClass", "getAmpClass">,
     StaticInterfaceMethod<"How the op takes part in fusion.", "::tapeout::tape::FusionKind", "getFusionKind">,
+    StaticInterfaceMethod<"Operands that a model file may leave out: the last ones, but for the key of random numbers.", "unsigned",
+      "getOptionalOperands", (ins), "", [{ return 0; }]>,
     StaticInterfaceMethod<"Whether an operand stays f32 although the op runs in low precision.", "bool", "keepsPrecision",
       (ins "unsigned":$operand), "", [{ return false; }]>,
   ];

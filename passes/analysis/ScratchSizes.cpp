@@ -18,7 +18,8 @@ std::vector<uint64_t> sizesAt(const std::vector<ScratchBuffer> &scratch, const s
   return sizes;
 }
 
-uint64_t arenaBytes(std::vector<LiveBuffer> buffers, const std::vector<ScratchBuffer> &scratch, const std::vector<size_t> &choice) {
+uint64_t arenaBytes(std::vector<LiveBuffer> buffers, const std::vector<ScratchBuffer> &scratch,
+                    const std::vector<size_t> &choice) {
   std::vector<uint64_t> sizes = sizesAt(scratch, choice);
   for (size_t i = 0; i < scratch.size(); ++i)
     buffers.push_back({sizes[i], scratch[i].instruction, scratch[i].instruction});

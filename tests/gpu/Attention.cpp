@@ -23,6 +23,13 @@ public:
 
   Status fill() {
     TAPEOUT_RETURN_IF_ERROR(fillRandom("qkv", shape_.batch * shape_.tokens * shape_.packedWidth(), 1.5));
+    for (const char *result : {"o", "dqkv"}) // not a number where nothing is written
+      TAPEOUT_RETURN_IF_ERROR(machine_.executor->write(
+          machine_.slot(result), [&](std::span<uint8_t> bytes) { std::fill(bytes.begin(), bytes.end(), 0xFF); }));
+    if (!shape_.lengths.empty())
+      TAPEOUT_RETURN_IF_ERROR(machine_.executor->write(machine_.slot("lengths"), [&](std::span<uint8_t> bytes) {
+        std::memcpy(bytes.data(), shape_.lengths.data(), bytes.size());
+      }));
     return fillRandom("do", shape_.batch * shape_.tokens * shape_.width(), 1);
   }
   Status fillRandom(const char *name, int64_t count, double largest) {
@@ -160,7 +167,15 @@ void testAttention(Report &report) {
                           {Type::BF16, true, 1, 4, 4, 512, 104},  {Type::BF16, true, 1, 4, 4, 512, 192},
                           {Type::BF16, true, 1, 4, 4, 512, 256},  {Type::F16, false, 1, 4, 2, 77, 256},
                           {Type::BF16, true, 2, 4, 4, 8, 64},     {Type::BF16, false, 2, 4, 2, 17, 64},
-                          {Type::BF16, true, 3, 4, 4, 2, 64},     {Type::BF16, true, 2, 4, 4, 1, 64}};
+                          {Type::BF16, true, 3, 4, 4, 2, 64},     {Type::BF16, true, 2, 4, 4, 1, 64},
+                          {Type::BF16, true, 2, 1, 1, 100, 64}};
+  const Shape padded[] = {{Type::BF16, false, 4, 4, 4, 256, 64, 0, {256, 100, 1, 255}},
+                          {Type::F16, true, 3, 4, 2, 200, 128, 0, {77, 200, 130}},
+                          {Type::BF16, false, 2, 4, 1, 77, 64, 0, {5, 70}},
+                          {Type::BF16, true, 6, 4, 4, 128, 64, 0, {128, 1, 64, 2, 127, 65}}};
+  for (const Shape &shape : padded)
+    if (Attention attention(report, shape); attention)
+      checkAgainstDouble(report, attention, shape, {});
   for (const Shape &shape : shapes)
     if (Attention attention(report, shape); attention)
       checkAgainstDouble(report, attention, shape, {});

@@ -43,3 +43,19 @@ module attributes {tape.target = "cuda"} {
     return %g#1 : tensor<2x5x2x8xbf16>
   }
 }
+
+// -----
+
+// Lengths are read by forward and backward.
+module attributes {tape.target = "cuda"} {
+  // CHECK:      %[[GIVEN:.*]] = plan.slot "input" "lengths"
+  // CHECK:      plan.launch @{{.*}}(%[[GIVEN]]) -> (%[[LENGTHS:.*]])
+  // CHECK-NEXT: plan.attention padded(%{{.*}}, %[[LENGTHS]]) ->
+  // CHECK-NEXT: plan.attention backward padded(%{{.*}}, %[[LENGTHS]]) ->
+  func.func @step(%q: tensor<2x5x4x8xbf16> {tape.role = "input", tape.name = "q"}, %lengths: tensor<2xi32> {tape.role = "input", tape.name = "lengths"})
+      -> (tensor<2x5x4x8xbf16> {tape.name = "d"}) {
+    %y, %lse = tape.attention %q, %q, %q lengths %lengths : tensor<2xi32> {causal = false, scale = 0.5} : tensor<2x5x4x8xbf16>, tensor<2x5x4x8xbf16>, tensor<2x5x4x8xbf16>
+    %g:3 = tape.attention_grad %q, %q, %q, %y, %lse, %y lengths %lengths : tensor<2xi32> {causal = false, scale = 0.5} : tensor<2x5x4x8xbf16>, tensor<2x5x4x8xbf16>, tensor<2x5x4x8xbf16>, tensor<2x5x4x8xbf16>, tensor<2x4x5xf32>, tensor<2x5x4x8xbf16>
+    return %g#1 : tensor<2x5x4x8xbf16>
+  }
+}

@@ -51,6 +51,25 @@ module attributes {tape.target = "cuda"} {
 
 // -----
 
+// Lengths stay within the tokens, whatever the data says.
+module attributes {tape.target = "cuda"} {
+  // CHECK-LABEL: @padded
+  // CHECK:      %[[ONE:.*]] = tape.constant 1.0
+  // CHECK:      %[[LEAST:.*]] = tape.maximum %arg1, %[[ONE]]
+  // CHECK:      %[[TOKENS:.*]] = tape.constant 5.0
+  // CHECK:      %[[FEW:.*]] = tape.compare "lt" %[[LEAST]], %[[TOKENS]]
+  // CHECK:      %[[LENGTHS:.*]] = tape.select %[[FEW]], %[[LEAST]], %[[TOKENS]]
+  // CHECK-NEXT: tape.attention %arg0, %arg0, %arg0 lengths %[[LENGTHS]] {{.*}}library
+  // CHECK-NEXT: tape.attention_grad {{.*}} lengths %[[LENGTHS]] {{.*}}library
+  func.func @padded(%q: tensor<2x5x3x8xbf16>, %lengths: tensor<2xi32>) {
+    %0, %1 = tape.attention %q, %q, %q lengths %lengths : tensor<2xi32> {causal = true, scale = 0.5} : tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>
+    %g:3 = tape.attention_grad %q, %q, %q, %0, %1, %0 lengths %lengths : tensor<2xi32> {causal = true, scale = 0.5} : tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x5x3x8xbf16>, tensor<2x3x5xf32>, tensor<2x5x3x8xbf16>
+    return
+  }
+}
+
+// -----
+
 // The cpu has no such library.
 // CHECK-LABEL: @cpu
 // CHECK-NOT: library

@@ -181,6 +181,7 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Ins
                      .headSize = attention.head_size(),
                      .scale = static_cast<float>(attention.scale()),
                      .dropout = {},
+                     .lengths = 0,
                      .lse = use(attention.lse()),
                      .operands = {}};
   if (const plan::AttentionDropout *dropout = attention.dropout())
@@ -188,6 +189,8 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Ins
   for (uint32_t i = 0; i < operands.size(); ++i)
     call.operands[i] = {use(operands[i]->slot()) + operands[i]->offset() * elementSize(type), operands[i]->batch_stride(),
                         operands[i]->token_stride(), operands[i]->head_stride()};
+  if (auto lengths = attention.lengths())
+    call.lengths = use(*lengths);
   CudnnWorkspace workspace{library_.get(), plan().root().workspace_bytes()};
   if (auto scratch = instruction.scratch())
     workspace = {use(*scratch), plan().slot(*scratch).bytes()};

@@ -25,6 +25,8 @@ enum class CudnnPointwise : int { // cudnnPointwiseMode_t
   Exp = 13,
   Log = 15,
   GreaterOrEqual = 303,
+  Less = 304,
+  And = 400,
   Index = 501, // GEN_INDEX
   Select = 601 // BINARY_SELECT
 };

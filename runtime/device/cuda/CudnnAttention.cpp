@@ -9,7 +9,9 @@ namespace tapeout::rt {
 namespace {
 
 // Ids of the tensors in memory. Operands are numbered as in AttentionCall.
-enum Id : int64_t { FirstOperand = 1, Lse = 20, GradientSums, Seed, Offset, Scale, Hidden, KeptScale, SumScale };
+enum Id : int64_t {
+  FirstOperand = 1, Lse = 20, GradientSums, Seed, Offset, Lengths, KeyLengths, Scale, Hidden, KeptScale, SumScale
+};
 
 using Tensor = CudnnGraph::Tensor;
 using Sizes = CudnnGraph::Sizes;
@@ -25,7 +27,12 @@ public:
   AttentionGraph(const CudnnContext &context, const AttentionCall &call)
       : call_(call), type_(call.type == ElementType::BF16 ? CudnnType::BF16 : CudnnType::F16),
         sizes_{call.batch, call.heads, call.tokens, call.headSize}, scores_{call.batch, call.heads, call.tokens, call.tokens},
-        g_(context) {}
+        g_(context) {
+    if (call.lengths) {
+      lengths_ = g_.tensor(Lengths, CudnnType::I32, {call.batch, 1, 1, 1}, {1, 1, 1, 1});
+      keyLengths_ = g_.tensor(KeyLengths, CudnnType::I32, {call.batch, 1, 1, 1}, {1, 1, 1, 1});
+    }
+  }
 
   Result<CudnnPlan> compile(uint64_t workspaceBytes) {
     call_.backward ? backward() : forward();
@@ -38,7 +45,10 @@ private:
   }
   Sizes stridesOf(int operand) const {
     const AttentionOperand &o = call_.operands[operand];
-    return {o.batch, o.head, o.token, 1};
+    // A dimension of one element may come with any stride; the library takes 0 for a repeated one.
+    auto nonzero = [](int64_t stride, int64_t otherwise) { return stride == 0 ? otherwise : stride; };
+    const int64_t head = nonzero(o.head, call_.headSize), token = nonzero(o.token, sizesOf(operand)[1] * head);
+    return {nonzero(o.batch, call_.tokens * token), head, token, 1};
   }
   Tensor operand(int number) { return g_.tensor(FirstOperand + number, type_, sizesOf(number), stridesOf(number)); }
   Tensor transposed(int number) {
@@ -55,12 +65,17 @@ private:
   Tensor times(const Tensor &x, const Tensor &y) { return g_.pointwise(CudnnPointwise::Multiply, x, y); }
 
   Tensor scaledScores(const Tensor &query, const Tensor &keyTransposed) {
-    return times(g_.multiply(query, keyTransposed), g_.scalar(Scale));
+    Tensor scores = times(g_.multiply(query, keyTransposed, {.m = lengths_, .n = keyLengths_, .k = {}}), g_.scalar(Scale));
+    if (!call_.lengths)
+      return scores;
+    Tensor isQuery = g_.compare(CudnnPointwise::Less, g_.index(scores, 2), lengths_);
+    Tensor isKey = g_.compare(CudnnPointwise::Less, g_.index(scores, 3), keyLengths_);
+    return g_.pointwise(CudnnPointwise::Select, scores, g_.scalar(Hidden), g_.compare(CudnnPointwise::And, isQuery, isKey));
   }
   Tensor masked(const Tensor &scores) {
     if (!call_.causal)
       return scores;
-    Tensor visible = g_.greaterOrEqual(g_.index(scores, 2), g_.index(scores, 3));
+    Tensor visible = g_.compare(CudnnPointwise::GreaterOrEqual, g_.index(scores, 2), g_.index(scores, 3));
     return g_.pointwise(CudnnPointwise::Select, scores, g_.scalar(Hidden), visible);
   }
   bool drops() const { return call_.dropout.rate > 0; }
@@ -79,10 +94,11 @@ private:
     Tensor weights = g_.pointwise(CudnnPointwise::Exp, g_.pointwise(CudnnPointwise::Subtract, scores, max));
     Tensor sum = g_.reduceLast(CudnnReduction::Add, weights);
     g_.pointwiseInto(CudnnPointwise::Add, max, g_.pointwise(CudnnPointwise::Log, sum), perRow(Lse));
-    if (!drops())
-      return g_.multiplyInto(g_.pointwiseAs(type_, CudnnPointwise::Divide, weights, sum), value, result);
-    Tensor dropped = times(g_.pointwise(CudnnPointwise::Divide, weights, sum), kept());
-    g_.multiplyInto(g_.pointwiseAs(type_, CudnnPointwise::Multiply, dropped, g_.scalar(KeptScale)), value, result);
+    Tensor probabilities =
+        drops() ? g_.pointwiseAs(type_, CudnnPointwise::Multiply,
+                                 times(g_.pointwise(CudnnPointwise::Divide, weights, sum), kept()), g_.scalar(KeptScale))
+                : g_.pointwiseAs(type_, CudnnPointwise::Divide, weights, sum);
+    g_.multiplyInto(probabilities, value, result, {.m = lengths_, .n = {}, .k = keyLengths_});
   }
 
   /// Without an accumulator for the query's gradient, whose atomic additions would differ from run to run.
@@ -98,23 +114,25 @@ private:
     Tensor dropped = drops() ? times(times(probabilities, mask), g_.scalar(KeptScale)) : probabilities;
     multiplyForKeys(dropped, gradient, 7);
 
-    Tensor ofProbabilities = g_.multiply(gradient, value);
+    Tensor ofProbabilities = g_.multiply(gradient, value, {.m = lengths_, .n = keyLengths_, .k = {}});
     Tensor difference = g_.pointwise(CudnnPointwise::Subtract, drops() ? times(ofProbabilities, mask) : ofProbabilities, sums);
     Tensor ofScores = times(difference, probabilities);
     if (drops())
       ofScores = times(ofScores, g_.scalar(KeptScale));
     ofScores = times(ofScores, g_.scalar(Scale));
     multiplyForKeys(ofScores, query, 6);
-    g_.multiplyInto(ofScores, g_.reshape(key, CudnnType::F32, sizesOf(1), stridesOf(1)), operand(5));
+    g_.multiplyInto(ofScores, g_.reshape(key, CudnnType::F32, sizesOf(1), stridesOf(1)), operand(5),
+                    {.m = lengths_, .n = {}, .k = keyLengths_});
   }
   /// The gradient of keys or values: summed over the heads that they serve.
   void multiplyForKeys(const Tensor &scores, const Tensor &rows, int result) {
     Sizes strides = swapped({scores_[1] * scores_[2] * scores_[3], scores_[2] * scores_[3], scores_[3], 1});
     Tensor turned = g_.reshape(scores, type_, scores_, strides);
+    const CudnnGraph::Extents extents{.m = keyLengths_, .n = {}, .k = lengths_};
     if (call_.keyHeads == call_.heads)
-      return g_.multiplyInto(turned, rows, operand(result));
+      return g_.multiplyInto(turned, rows, operand(result), extents);
     Tensor ofHeads = g_.value(type_, sizes_);
-    g_.multiplyInto(turned, rows, ofHeads);
+    g_.multiplyInto(turned, rows, ofHeads, extents);
     g_.reduceInto(CudnnReduction::Add, ofHeads, operand(result));
   }
 
@@ -122,12 +140,13 @@ private:
   CudnnType type_;
   Sizes sizes_, scores_;
   CudnnGraph g_;
+  Tensor lengths_, keyLengths_; // the same numbers: the library wants two tensors
 };
 
 std::string keyOf(const AttentionCall &call, uint64_t workspaceBytes) {
   std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {}", call.backward, call.causal, static_cast<int>(call.type), call.batch,
-                  call.heads, call.keyHeads, call.tokens, call.headSize, call.dropout.rate, workspaceBytes);
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", call.backward, call.causal, static_cast<int>(call.type), call.batch,
+                  call.heads, call.keyHeads, call.tokens, call.headSize, call.dropout.rate, call.lengths != 0, workspaceBytes);
   for (const AttentionOperand &operand : call.operands)
     key += fmt::format(" {} {} {}", operand.batch, operand.token, operand.head);
   return key;
@@ -149,7 +168,9 @@ Result<std::shared_ptr<const CudnnPlan>> planOf(const CudnnContext &context, con
 std::map<int64_t, float> numbersOf(const AttentionCall &call) {
   std::map<int64_t, float> numbers = {{Scale, call.scale}};
   const double kept = 1 - call.dropout.rate;
-  if (call.causal)
+  if (call.lengths) // a finite number: rows of padding see nothing
+    numbers[Hidden] = std::numeric_limits<float>::lowest();
+  else if (call.causal)
     numbers[Hidden] = -std::numeric_limits<float>::infinity();
   if (call.dropout.rate > 0)
     numbers[KeptScale] = static_cast<float>(1 / kept);
@@ -179,8 +200,8 @@ Result<CudnnAttention> CudnnAttention::create(const CudnnContext &context, const
   }
   if (!plan.isOk() && plan.status().code() == ExitCode::Unavailable)
     return Status::error(ExitCode::Unavailable,
-                         fmt::format("cuDNN {} has no kernel for this attention ({}{} of {} x {} heads of {} elements, {} tokens) "
-                                     "within {} bytes of memory; compile with --skip-pass select-library-attention",
+                         fmt::format("cuDNN {} has no kernel for this attention ({}{} of {} x {} heads of {} elements, "
+                                     "{} tokens) within {} bytes of memory; compile with --skip-pass select-library-attention",
                                      context.library.getVersion(), call.backward ? "backward" : "forward",
                                      call.dropout.rate > 0 ? " with dropout" : "", call.batch, call.heads, call.headSize,
                                      call.tokens, workspace.bytes));
@@ -204,6 +225,9 @@ Result<CudnnAttention> CudnnAttention::create(const CudnnContext &context, const
       atDevice(Seed, call.dropout.seed);
       atDevice(Offset, call.dropout.offset);
     }
+    if (call.lengths)
+      for (int64_t id : {Lengths, KeyLengths})
+        atDevice(id, call.lengths + first * sizeof(int32_t));
     for (auto &[id, number] : *attention.numbers_)
       bindings.push_back({id, const_cast<float *>(&number)});
     Result<Owned<CudnnDescriptor>> arguments = bind(context, bindings, rest.address);

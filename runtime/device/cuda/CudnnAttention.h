@@ -30,6 +30,7 @@ struct AttentionCall {
   int64_t batch, heads, keyHeads, tokens, headSize;
   float scale;
   AttentionDropout dropout;
+  CuDevicePointer lengths; // i32 [batch], from 1 to tokens: of each sequence, the rest is padding; 0: no padding
   CuDevicePointer lse; // f32 [batch, heads, tokens]: log-sum-exp of each row of scores
   /// Forward: query, key, value, result. Backward: query, key, value, output, its gradient, and the gradients of query, key
   /// and value.

@@ -19,7 +19,7 @@ constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTe
 constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 constexpr int kEngineNumericalNote = 1303;
 constexpr int kMatmulPrecision = 1500, kOperationMatmulA = 1520, kOperationMatmulB = 1521, kOperationMatmulC = 1522,
-              kOperationMatmul = 1523;
+              kOperationMatmul = 1523, kOperationMatmulM = 1525, kOperationMatmulN = 1526, kOperationMatmulK = 1527;
 constexpr int kReductionOperatorOf = 1600, kReductionPrecision = 1601, kOperationReductionX = 1610,
               kOperationReductionY = 1611, kOperationReduction = 1612;
 constexpr int kReshapeX = 2200, kReshapeY = 2201;
@@ -80,10 +80,13 @@ Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const
 }
 
 CudnnDescriptor CudnnGraph::make(CudnnKind kind, const char *what, std::initializer_list<CudnnAttribute> attributes) {
+  return make(kind, what, std::span(attributes.begin(), attributes.size()));
+}
+CudnnDescriptor CudnnGraph::make(CudnnKind kind, const char *what, std::span<const CudnnAttribute> attributes) {
   if (!status_.isOk())
     return nullptr;
   Owned<CudnnDescriptor> made;
-  status_ = build(context_.library, kind, what, std::span(attributes.begin(), attributes.size()), made);
+  status_ = build(context_.library, kind, what, attributes, made);
   if (!status_.isOk())
     return nullptr;
   descriptors_.push_back(std::move(made));
@@ -155,24 +158,28 @@ CudnnGraph::Tensor CudnnGraph::index(const Tensor &like, int64_t dimension) {
   addPointwise(CudnnPointwise::Index, CudnnType::F32, like, {}, {}, result, dimension);
   return result;
 }
-CudnnGraph::Tensor CudnnGraph::greaterOrEqual(const Tensor &x, const Tensor &y) {
+CudnnGraph::Tensor CudnnGraph::compare(CudnnPointwise mode, const Tensor &x, const Tensor &y) {
   Tensor result = value(CudnnType::Boolean, x.sizes, x.strides);
-  addPointwise(CudnnPointwise::GreaterOrEqual, CudnnType::Boolean, x, y, {}, result);
+  addPointwise(mode, CudnnType::Boolean, x, y, {}, result);
   return result;
 }
 
-void CudnnGraph::multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result) {
+void CudnnGraph::multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result, const Extents &extents) {
   const CudnnType precision = CudnnType::F32;
   CudnnDescriptor matmul = make(CudnnKind::Matmul, "a product", {{kMatmulPrecision, precision}});
-  operations_.push_back(make(CudnnKind::OperationMatmul, "a product",
-                             {{kOperationMatmulA, a.descriptor},
-                              {kOperationMatmulB, b.descriptor},
-                              {kOperationMatmulC, result.descriptor},
-                              {kOperationMatmul, matmul}}));
+  std::vector<CudnnAttribute> attributes = {{kOperationMatmulA, a.descriptor},
+                                            {kOperationMatmulB, b.descriptor},
+                                            {kOperationMatmulC, result.descriptor},
+                                            {kOperationMatmul, matmul}};
+  for (auto [name, extent] : {std::pair(kOperationMatmulM, &extents.m), {kOperationMatmulN, &extents.n},
+                              {kOperationMatmulK, &extents.k}})
+    if (extent->descriptor)
+      attributes.emplace_back(name, extent->descriptor);
+  operations_.push_back(make(CudnnKind::OperationMatmul, "a product", attributes));
 }
-CudnnGraph::Tensor CudnnGraph::multiply(const Tensor &a, const Tensor &b) {
+CudnnGraph::Tensor CudnnGraph::multiply(const Tensor &a, const Tensor &b, const Extents &extents) {
   Tensor result = value(CudnnType::F32, {a.sizes[0], a.sizes[1], a.sizes[2], b.sizes[3]});
-  multiplyInto(a, b, result);
+  multiplyInto(a, b, result, extents);
   return result;
 }
 
@@ -194,7 +201,8 @@ void CudnnGraph::reduceInto(CudnnReduction reduction, const Tensor &x, const Ten
 CudnnGraph::Tensor CudnnGraph::bernoulli(double probability, const Tensor &seed, const Tensor &offset, const Sizes &sizes) {
   Tensor result = value(CudnnType::F32, sizes);
   CudnnDescriptor self = make(CudnnKind::Random, "random numbers",
-                              {{kDistribution, kRandomDistribution, &kBernoulli}, {kBernoulliProbability, kDouble, &probability}});
+                              {{kDistribution, kRandomDistribution, &kBernoulli},
+                               {kBernoulliProbability, kDouble, &probability}});
   operations_.push_back(make(CudnnKind::OperationRandom, "random numbers",
                              {{kOperationRandomY, result.descriptor},
                               {kOperationRandomSeed, seed.descriptor},

@@ -37,7 +37,8 @@ struct CudnnBinding {
 };
 
 /// Arguments of one execution.
-Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings, CuDevicePointer workspace);
+Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings,
+                                    CuDevicePointer workspace);
 
 struct CudnnAttribute;
 
@@ -66,12 +67,17 @@ public:
   void pointwiseInto(CudnnPointwise mode, const Tensor &x, const Tensor &y, const Tensor &result);
   /// The index of each element of `like` along a dimension, i32.
   Tensor index(const Tensor &like, int64_t dimension);
-  Tensor greaterOrEqual(const Tensor &x, const Tensor &y);
+  /// GreaterOrEqual, Less or And, into a new boolean value like x.
+  Tensor compare(CudnnPointwise mode, const Tensor &x, const Tensor &y);
   /// Into a new value of another type than f32.
   Tensor pointwiseAs(CudnnType type, CudnnPointwise mode, const Tensor &x, const Tensor &y);
+  /// How much of m, n and k counts, one i32 for each matrix of the batch; no tensor: all.
+  struct Extents {
+    Tensor m, n, k;
+  };
   /// a [.., m, k] times b [.., k, n].
-  Tensor multiply(const Tensor &a, const Tensor &b);
-  void multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result);
+  Tensor multiply(const Tensor &a, const Tensor &b, const Extents &extents = {});
+  void multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result, const Extents &extents = {});
   Tensor reduceLast(CudnnReduction reduction, const Tensor &x);
   /// Over neighbours in the dimensions where the result is smaller.
   void reduceInto(CudnnReduction reduction, const Tensor &x, const Tensor &result);
@@ -85,6 +91,7 @@ public:
   Result<CudnnPlan> compile(uint64_t workspaceBytes);
 
 private:
+  CudnnDescriptor make(CudnnKind kind, const char *what, std::span<const CudnnAttribute> attributes);
   CudnnDescriptor make(CudnnKind kind, const char *what, std::initializer_list<CudnnAttribute> attributes);
   Tensor makeTensor(int64_t id, CudnnType type, const Sizes &sizes, const Sizes &strides, bool isValue, bool isScalar);
   void addPointwise(CudnnPointwise mode, CudnnType computed, const Tensor &x, const Tensor &y, const Tensor &condition,

@@ -26,6 +26,13 @@ void drop(plan::PlanT &plan, plan::AttentionT &attention, double rate) {
   plan = std::move(builder.plan);
 }
 
+void pad(plan::PlanT &plan, plan::AttentionT &attention, int64_t lengths) {
+  PlanBuilder builder;
+  builder.plan = std::move(plan);
+  attention.lengths = builder.slot("lengths", plan::SlotKind::Arena, plan::ElementType::I32, {lengths});
+  plan = std::move(builder.plan);
+}
+
 /// Attention on the parts of a packed tensor, and its gradients joined in another.
 plan::PlanT attentionPlan() {
   PlanBuilder builder;
@@ -111,6 +118,11 @@ const std::vector<HostileCase> kCases = {
     {"SeedType", [](auto &p) { drop(p, forward(p), 0.5); forward(p).dropout->offset = forward(p).lse; }, "no seed or offset"},
     {"WritesOverSeed", [](auto &p) { drop(p, forward(p), 0.5); p.slots[slotIndex(p, "seed")]->offset = p.slots[slotIndex(p, "mixed")]->offset; },
      "writes 'mixed' over 'seed'"},
+    {"LengthsIndex", [](auto &p) { forward(p).lengths = 9999; }, "9999"},
+    {"LengthsType", [](auto &p) { forward(p).lengths = slotIndex(p, "lse"); }, "a length for each sequence"},
+    {"FewLengths", [](auto &p) { pad(p, forward(p), 1); }, "a length for each sequence"},
+    {"WritesOverLengths", [](auto &p) { pad(p, forward(p), 2); p.slots[slotIndex(p, "lengths")]->offset = p.slots[slotIndex(p, "mixed")]->offset; },
+     "writes 'mixed' over 'lengths'"},
     {"ManyKeyHeads", [](auto &p) { // the gradients of keys and values no longer lie side by side
        for (plan::AttentionT *attention : {&forward(p), &backward(p)})
          attention->heads = 1, attention->key_heads = 1;
@@ -124,12 +136,13 @@ TEST(AttentionPlan, TakesPartsOfPackedTensors) {
   EXPECT_TRUE(plan.isOk()) << plan.status().message();
 }
 
-TEST(AttentionPlan, TakesFewerHeadsOfKeysAndDropout) {
+TEST(AttentionPlan, TakesFewerHeadsOfKeysDropoutAndPadding) {
   plan::PlanT source = attentionPlan();
   for (plan::AttentionT *attention : {&forward(source), &backward(source)})
     attention->key_heads = 1;
   backward(source).operands[7] = moved(backward(source).operands[7], kWidth + kSize, 3 * kWidth); // right behind the key's
   drop(source, forward(source), 0.1);
+  pad(source, forward(source), kBatch);
   Result<Plan> plan = Plan::load(serialize(source));
   EXPECT_TRUE(plan.isOk()) << plan.status().message();
 }

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tapeout::rt {
@@ -35,7 +36,14 @@ public:
     Result<SlotBytes> read = executor->read(slot(name));
     return {read->get().begin(), read->get().end()};
   }
-  void fill(Type type) {
+  void fill(const AttentionShape &shape) {
+    const Type type = shape.type;
+    for (const char *result : {"o", "dqkv"}) // not a number where nothing is written
+      ASSERT_TRUE(executor->write(slot(result), [](std::span<uint8_t> bytes) { std::fill(bytes.begin(), bytes.end(), 0xFF); }).isOk());
+    if (!shape.lengths.empty())
+      ASSERT_TRUE(executor->write(slot("lengths"), [&](std::span<uint8_t> bytes) {
+        std::memcpy(bytes.data(), shape.lengths.data(), bytes.size());
+      }).isOk());
     for (const char *name : {"qkv", "do"})
       ASSERT_TRUE(executor->write(slot(name), [&](std::span<uint8_t> bytes) {
         ASSERT_TRUE((RandomStream{.seed = 7, .stream = uint64_t(name[0])}.fillUniform(type, bytes.data(), 0, bytes.size() / 2, -1.5, 1.5)));
@@ -79,7 +87,9 @@ void expectReference(Machine &machine, const AttentionShape &shape, const std::v
 
 const AttentionShape kShapes[] = {{Type::BF16, true, 2, 3, 3, 9, 8},       {Type::F16, false, 2, 3, 3, 9, 16},
                                   {Type::BF16, true, 2, 4, 2, 6, 8},       {Type::F16, false, 1, 4, 1, 5, 8},
-                                  {Type::BF16, true, 2, 4, 2, 7, 8, 0.25}, {Type::F16, false, 2, 2, 2, 8, 8, 0.5}};
+                                  {Type::F16, true, 2, 1, 1, 6, 8},
+                                  {Type::BF16, true, 2, 4, 2, 7, 8, 0.25}, {Type::F16, false, 2, 2, 2, 8, 8, 0.5},
+                                  {Type::BF16, false, 4, 2, 2, 6, 8, 0, {6, 3, 2, 1}}, {Type::F16, true, 2, 4, 2, 7, 8, 0.25, {5, 7}}};
 
 TEST(Attention, IsWhatItsDefinitionSays) {
   for (const AttentionShape &shape : kShapes)
@@ -88,7 +98,7 @@ TEST(Attention, IsWhatItsDefinitionSays) {
       resetFakeCuda();
       Machine machine(attentionPlan(shape, shape.scratchBytes()), {.threads = 1, .checkMemory = checkMemory});
       ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
-      machine.fill(shape.type);
+      machine.fill(shape);
       machine.setDropout(3, 5);
       for (int run = 0; run < 3; ++run) // queued, captured, replayed
         machine.run();
@@ -98,13 +108,13 @@ TEST(Attention, IsWhatItsDefinitionSays) {
 }
 
 TEST(Attention, RunsInSlicesWhereScratchMemoryIsShort) {
-  const AttentionShape shape{Type::BF16, true, 6, 2, 2, 9, 8};
+  const AttentionShape shape{Type::BF16, true, 6, 2, 2, 9, 8, 0, {9, 4, 1, 8, 6, 3}};
   std::vector<uint8_t> whole;
   for (int64_t slices : {1, 2, 6}) {
     resetFakeCuda();
     Machine machine(attentionPlan(shape, shape.scratchBytes(slices) - (60 << 10))); // nearly without the reserve
     ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
-    machine.fill(shape.type);
+    machine.fill(shape);
     machine.run();
     EXPECT_EQ(fakeCuda().attentions, 1 + slices);
     expectReference(machine, shape, {});
@@ -134,7 +144,7 @@ TEST(Attention, DropsAnewForOtherNumbers) {
   resetFakeCuda();
   Machine machine(attentionPlan(shape, shape.scratchBytes()));
   ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
-  machine.fill(shape.type);
+  machine.fill(shape);
   for (auto [seed, offset] : {std::pair(1, 0), std::pair(1, 0), std::pair(2, 0), std::pair(1, 7)}) { // the graph reads them anew
     machine.setDropout(seed, offset);
     machine.run();
@@ -145,7 +155,7 @@ TEST(Attention, DropsAnewForOtherNumbers) {
 TEST(Attention, LeavesNothingBehind) {
   resetFakeCuda();
   {
-    Machine machine(attentionPlan(kShapes[4], kShapes[4].scratchBytes()));
+    Machine machine(attentionPlan(kShapes[5], kShapes[5].scratchBytes()));
     ASSERT_TRUE(machine.status.isOk());
   }
   EXPECT_EQ(fakeCuda().liveObjects, 0);

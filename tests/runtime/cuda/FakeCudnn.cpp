@@ -25,7 +25,8 @@ enum Attribute {
   PlanConfig = 401, PlanWorkspace = 402, PointwiseOf = 750, PointwiseX = 751, PointwiseB = 752, PointwiseY = 753,
   PointwiseT = 758, GraphOperations = 801, TensorType = 901, TensorSizes = 902, TensorStrides = 903, TensorId = 906,
   TensorIsVirtual = 907, TensorIsByValue = 908, PackIds = 1000, PackPointers = 1001, PackWorkspace = 1003,
-  EngineNumericalNote = 1303, MatmulA = 1520, MatmulB = 1521, MatmulC = 1522, ReductionOperator = 1600, ReductionX = 1610,
+  EngineNumericalNote = 1303, MatmulA = 1520, MatmulB = 1521, MatmulC = 1522,
+  MatmulM = 1525, MatmulN = 1526, MatmulK = 1527, ReductionOperator = 1600, ReductionX = 1610,
   ReductionY = 1611, ReductionOf = 1612, ReshapeX = 2200, ReshapeY = 2201, BernoulliProbability = 2305, RandomY = 2310,
   RandomSeed = 2311, RandomOf = 2312, RandomOffset = 2313
 };
@@ -82,6 +83,7 @@ double load(int type, const uint8_t *from) {
   case CudnnType::BF16: return bfloat16ToFloat(half);
   case CudnnType::F16: return halfToFloat(half);
   case CudnnType::I64: return static_cast<double>(*reinterpret_cast<const int64_t *>(from));
+  case CudnnType::I32: return *reinterpret_cast<const int32_t *>(from);
   default: return *reinterpret_cast<const float *>(from);
   }
 }
@@ -166,6 +168,8 @@ private:
       case rt::CudnnPointwise::Exp: return std::exp(x(i));
       case rt::CudnnPointwise::Log: return std::log(x(i));
       case rt::CudnnPointwise::GreaterOrEqual: return x(i) >= b(i);
+      case rt::CudnnPointwise::Less: return x(i) < b(i);
+      case rt::CudnnPointwise::And: return x(i) != 0 && b(i) != 0;
       case rt::CudnnPointwise::Index: return static_cast<double>(i[axis]);
       case rt::CudnnPointwise::Select: return t(i) != 0 ? x(i) : b(i);
       }
@@ -175,9 +179,13 @@ private:
   void multiply(const Node &operation) {
     Tensor a = read(operation.node(MatmulA)), b = read(operation.node(MatmulB));
     const int64_t group = a.sizes[1] / b.sizes[1];
+    auto extents = [&](int attribute, int64_t all) { // that count, of each matrix
+      return operation.has(attribute) ? read(operation.node(attribute)) : Tensor{{1, 1, 1, 1}, {double(all)}};
+    };
+    const Tensor m = extents(MatmulM, a.sizes[2]), n = extents(MatmulN, b.sizes[3]), k = extents(MatmulK, a.sizes[3]);
     write(operation.node(MatmulC), [&](const Index &i) {
       double sum = 0;
-      for (int64_t p = 0; p < a.sizes[3]; ++p)
+      for (int64_t p = 0; p < a.sizes[3] && p < k(i) && i[2] < m(i) && i[3] < n(i); ++p)
         sum += a({i[0], i[1], i[2], p}) * b({i[0], i[1] / group, p, i[3]});
       return sum;
     });
