@@ -1,6 +1,7 @@
 // Attention through the whole executor, with the fake cuDNN: the graphs mean what they should, in slices or not.
 #include "runtime/base/Philox.h"
 #include "tests/runtime/AttentionReference.h"
+#include "tests/runtime/PlanBuilder.h"
 #include "tests/runtime/cuda/FakeDevice.h"
 
 #include <dlfcn.h>
@@ -150,6 +151,30 @@ TEST(Attention, DropsAnewForOtherNumbers) {
     machine.run();
     expectReference(machine, shape, kept(shape, seed, offset));
   }
+}
+
+TEST(Attention, WritesAllOverItsScratchMemory) {
+  const AttentionShape shape{Type::BF16, true, 1, 1, 1, 4, 8};
+  PlanBuilder builder;
+  builder.plan = attentionPlan(shape, shape.scratchBytes());
+  uint32_t kept = builder.slot("kept", plan::SlotKind::Arena, plan::ElementType::BF16, {shape.tokens * shape.size});
+  uint32_t again = builder.slot("again", plan::SlotKind::OptimizerState, plan::ElementType::BF16, {shape.tokens * shape.size});
+  plan::ProgramT &program = *builder.plan.programs[0];
+  auto copy = [&](uint32_t from, uint32_t to) {
+    plan::CopyT body;
+    body.source = from, body.destination = to, body.bytes = 2 * shape.tokens * shape.size;
+    builder.add(program, std::move(body), 0, 0);
+  };
+  copy(slotIndex(builder.plan, "o"), kept); // behind the forward
+  std::swap(program.instructions[1], program.instructions[2]);
+  copy(kept, again);
+  const ExecutorOptions check{.threads = 1, .checkMemory = true};
+  resetFakeCuda();
+  EXPECT_TRUE(Machine(builder.plan, check).status.isOk());
+  builder.plan.slots[kept]->offset = builder.plan.slots[slotIndex(builder.plan, "scratch")]->offset;
+  resetFakeCuda();
+  Status status = Machine(builder.plan, check).status;
+  EXPECT_NE(status.message().find("reads 'kept' after 'scratch' was written over it"), std::string::npos) << status.message();
 }
 
 TEST(Attention, LeavesNothingBehind) {
