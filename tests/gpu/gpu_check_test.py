@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from gpu_check import convergence, machine, numerics
+from gpu_check import convergence, kernels, machine, numerics
 from gpu_check.sample_order import permuted, windows
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -59,10 +59,10 @@ class GpuCheck(unittest.TestCase):
 
     def test_steps_that_overflow_are_found(self):
         for target in ("cpu", "cuda"):
-            self.compile(f"mlp-fp16-{target}", "mlp", "--precision", "fp16")
+            self.compile(f"mlp-fp16-{target}", "mlp --hidden 32", "--precision", "fp16")
         good, text = self.says(numerics.check_overflow)
         self.assertTrue(good, text)
-        self.compile("mlp-fp16-cuda", "mlp", "--precision", "bf16")  # which does not overflow
+        self.compile("mlp-fp16-cuda", "mlp --hidden 32", "--precision", "bf16")  # which does not overflow
         good, text = self.says(numerics.check_overflow)
         self.assertFalse(good)
         self.assertIn("cuda: gradients of the steps [10, 12] are infinite; skipped: [] WRONG", text)
@@ -77,6 +77,15 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(good, text)
         self.compile("gradient-bf16", small.replace("16", "8"), "--optimizer", "sgd")  # of other samples
         self.assertFalse(self.says(convergence.compare_gradients)[0])
+
+    def test_kernels_have_goals(self):
+        command = [BIN / "gpu-kernel-speed-plan", self.folder / "kernels.plan"]
+        names = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        self.assertEqual({name.split(":")[0] for name in names}, set(kernels.GOALS))
+        for name in names:
+            self.assertTrue(kernels.judge(f"   154.4     1      3912    92%  {name}")[1])
+            self.assertFalse(kernels.judge(f"   254.4     1      2377    56%  {name}")[1])
+        self.assertTrue(kernels.judge("copy: 4249 GB/s")[1])
 
 
 if __name__ == "__main__":

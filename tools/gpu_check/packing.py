@@ -53,7 +53,7 @@ class Packer:
 
 
 def copy_programs(folder):
-    for program in ("tapeout-runner", "tapeout-gpu-test"):
+    for program in ("tapeout-runner", "tapeout-gpu-test", "gpu-kernel-times"):
         shutil.copy2(BUILD / program, folder)
         subprocess.run(["strip", folder / program], check=True)
     shutil.copy2(TOOLS / "gpu-check", folder)
@@ -91,5 +91,8 @@ def pack(folder):
         packer.model(model, *options)
         packer.plan(name, "--target", TARGETS["cuda"], "--precision", precision, "--batch", str(batch))
     packer.finish()
+    subprocess.run(
+        [BUILD / "gpu-kernel-speed-plan", folder / "kernels.plan", TARGETS["cuda"]], check=True, stdout=subprocess.DEVNULL
+    )
     print(f"copy {folder} to the GPU's machine and run {folder.name}/gpu-check there")
     return True
