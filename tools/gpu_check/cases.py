@@ -3,7 +3,17 @@
 import dataclasses
 
 PRECISIONS = {"fp32": 2e-5, "bf16": 3e-3, "fp16": 1e-3}  # bound on the relative difference of 20 losses
-SMALL = {"gpt": 12, "llama": 12, "bert": 12, "mlp": 64}  # model of default size: batch
+SMALL = {  # for the comparison with the cpu: model, its options, batch
+    "gpt": ("gpt", (), 12),
+    "llama": ("llama", (), 12),
+    "bert": ("bert", (), 12),
+    "mlp": ("mlp", (), 64),
+    "vit": (
+        "vit-b16",
+        ("--image", "32", "--patch", "4", "--layers", "2", "--heads", "3", "--width", "96", "--classes", "10"),
+        16,
+    ),
+}
 
 
 @dataclasses.dataclass
@@ -30,19 +40,21 @@ PEERS = ("eager", "compile", "reduce-overhead", "jax")
 CONVERGENCE = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocab": 256}  # the GPT that trains on real text
 CONVERGENCE_BATCH = 12
 
-# Tiny models that have every kind of kernel among them: (model, its options, batch, precision).
+# Tiny models of odd sizes that have every kind of kernel among them: model, its options, batch, precision.
 SANITIZED = {
-    # Dropout, so decomposed attention; loss scaling; embedding and its sorted gradient; rows, columns, several tensors at once.
-    "gpt-tiny": ("gpt", ["--layers", "1", "--heads", "2", "--width", "64", "--context", "32", "--dropout", "0.1"], 4, "fp16"),
+    # Dropout, so decomposed attention; loss scaling; the embedding's sorted gradient; many tensors at once.
+    "gpt-tiny": ("gpt", ("--layers", "1", "--heads", "2", "--width", "64", "--context", "31", "--dropout", "0.1"), 3, "fp16"),
     # Rows of 50,304 logits in shared memory; attention by the library, whose gradients are joined.
-    "gpt-vocabulary": (
-        "gpt",
-        ["--layers", "1", "--heads", "1", "--width", "64", "--context", "64", "--vocab", "50304"],
-        2,
+    "gpt-tokens": ("gpt", ("--layers", "1", "--heads", "1", "--width", "64", "--context", "64", "--vocab", "50304"), 2, "bf16"),
+    # The same rows too long for shared memory; rotary positions, groups of query heads.
+    "llama-tokens": ("llama", ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304"), 2, "fp32"),
+    # Sums of long columns in parts; rows of fewer elements than a warp has threads.
+    "mlp-tall": ("mlp", ("--hidden", "97"), 2047, "fp32"),
+    # Patches by transposition, concatenation, slices.
+    "vit-tiny": (
+        "vit-b16",
+        ("--image", "32", "--patch", "8", "--layers", "1", "--heads", "3", "--width", "96", "--classes", "10"),
+        3,
         "bf16",
     ),
-    # Rotary positions, groups of query heads, fp32.
-    "llama-tiny": ("llama", ["--layers", "1", "--context", "32"], 2, "fp32"),
-    # Sums of long columns in parts; rows of fewer elements than a warp has threads.
-    "mlp-tall": ("mlp", ["--hidden", "96"], 2048, "fp32"),
 }

@@ -44,7 +44,10 @@ def peer(script, *options, limit=150):
 
 def data_of(plan):
     """Options for the data of a small plan."""
-    return ["--data", HERE / "x.npy", "--labels", HERE / "y.npy"] if plan.startswith("mlp") else ["--data", HERE / "text"]
+    for kind, file in {"mlp": "x.npy", "vit": "images.npy"}.items():
+        if plan.startswith(kind):
+            return ["--data", HERE / file, "--labels", HERE / "y.npy"]
+    return ["--data", HERE / ("tokens.bin" if "tokens" in plan else "text")]
 
 
 def write_array(path, kind, shape, numbers):
@@ -54,15 +57,16 @@ def write_array(path, kind, shape, numbers):
 
 
 def write_data():
-    """Text for the language models, arrays for the perceptron."""
+    """Text for the language models, arrays with labels for the others."""
     draw = random.Random(1)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(2000)]
     (HERE / "text").write_text(" ".join(draw.choices(words, k=200000)))
     count = 640
-    write_array(
-        HERE / "x.npy", "<f4", (count, 784), struct.pack(f"<{count * 784}f", *(draw.random() for _ in range(count * 784)))
-    )
+    vectors = struct.pack(f"<{count * 784}f", *(draw.random() for _ in range(count * 784)))
+    write_array(HERE / "x.npy", "<f4", (count, 784), vectors)
+    write_array(HERE / "images.npy", "|u1", (count, 3, 32, 32), draw.randbytes(count * 3 * 32 * 32))
     write_array(HERE / "y.npy", "<i4", (count,), struct.pack(f"<{count}i", *(draw.randrange(10) for _ in range(count))))
+    write_tokens()
 
 
 def write_tokens():

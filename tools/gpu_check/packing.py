@@ -72,8 +72,8 @@ def pack(folder):
     packer = Packer(folder)
     copy_programs(folder)
     write_text(folder)
-    for name, batch in SMALL.items():
-        packer.model(name)
+    for name, (model, options, batch) in SMALL.items():
+        packer.model(model, *options)
         for precision in PRECISIONS:
             for short, target in TARGETS.items():
                 packer.plan(f"{name}-{precision}-{short}", "--target", target, "--precision", precision, "--batch", str(batch))

@@ -17,11 +17,10 @@ def check(tool, plan):
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
         summary = re.findall(r"= ([^=\n]*SUMMARY.*)", result.stdout)
-        good, said = result.returncode == 0, (
-            summary[-1] if summary else f"exit code {result.returncode}: {result.stdout[-300:]}"
-        )
-        if not good and summary:
-            said += "\n" + "\n".join(result.stdout.splitlines()[:20])
+        good = result.returncode == 0 and bool(summary)
+        said = summary[-1] if summary else f"exit code {result.returncode}"
+        if not good:
+            said += "\n" + result.stdout[:2000] + "\n"
     except subprocess.TimeoutExpired:
         good, said = False, f"not done in {LIMIT} s"
     print(f"{tool:10} {plan:18} {time.perf_counter() - start:6.1f} s  {said} {'ok' if good else 'WRONG'}", flush=True)
