@@ -5,6 +5,7 @@ PyTorch starts from the same weights and reads the same batches (tools/peers/tor
 
 import array
 import math
+import operator
 import subprocess
 
 from gpu_check.cases import CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS
@@ -96,12 +97,14 @@ def first_gradients(precision):
         stdout=subprocess.DEVNULL,
     )
     before, after = (read_tensors(path) for path in paths)
-    return {name: [a - b for a, b in zip(numbers(before[name]), numbers(after[name]))] for name in before}
+    return {name: array.array("f", map(operator.sub, numbers(before[name]), numbers(after[name]))) for name in before}
 
 
 def cosine(a, b):
-    dot = sum(x * y for x, y in zip(a, b))
-    return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b) or math.inf)
+    def dot(x, y):
+        return math.fsum(map(operator.mul, x, y))
+
+    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b) or math.inf)
 
 
 def compare_gradients():
