@@ -45,7 +45,12 @@ SANITIZED = {
     # Dropout, so decomposed attention; loss scaling; the embedding's sorted gradient; many tensors at once.
     "gpt-tiny": ("gpt", ("--layers", "1", "--heads", "2", "--width", "64", "--context", "31", "--dropout", "0.1"), 3, "fp16"),
     # Rows of 50,304 logits in shared memory; attention by the library, whose gradients are joined.
-    "gpt-tokens": ("gpt", ("--layers", "1", "--heads", "1", "--width", "64", "--context", "64", "--vocab", "50304"), 2, "bf16"),
+    "gpt-tokens": (
+        "gpt",
+        ("--layers", "1", "--heads", "2", "--width", "128", "--context", "64", "--vocab", "50304"),
+        2,
+        "bf16",
+    ),
     # The same rows too long for shared memory; rotary positions, groups of query heads.
     "llama-tokens": ("llama", ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304"), 2, "fp32"),
     # Sums of long columns in parts; rows of fewer elements than a warp has threads.

@@ -71,7 +71,7 @@ def write_data():
 
 def write_tokens():
     draw = random.Random(1)
-    tokens = [min(50256, int(draw.paretovariate(0.4))) for _ in range(300000)]
+    tokens = [min(30521, int(draw.paretovariate(0.4))) for _ in range(300000)]
     header = struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253)
     (HERE / "tokens.bin").write_bytes(header + struct.pack(f"<{len(tokens)}H", *tokens))
 

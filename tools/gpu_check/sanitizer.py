@@ -29,6 +29,7 @@ def check(tool, plan):
 
 def sanitizer(only=None):
     write_data()
-    for plan in SANITIZED:  # products are chosen without a tool: it would look at all candidates
+    plans = [plan for plan in SANITIZED if only in (None, plan)]
+    for plan in plans:  # products are chosen without a tool: it would look at all candidates
         subprocess.run(runner(plan, *data_of(plan), "--steps", "1"), check=True, stdout=subprocess.DEVNULL)
-    return all([check(tool, plan) for tool in TOOLS for plan in SANITIZED if only in (None, plan)])
+    return all([check(tool, plan) for tool in TOOLS for plan in plans])
