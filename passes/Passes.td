@@ -125,6 +125,12 @@ def WidenWindows : Pass<"tape-widen-windows", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def ReadRounded : Pass<"tape-read-rounded", "::mlir::ModuleOp"> {
+  let summary = "Sums of columns read the 16-bit copy of a gradient that products read";
+  let description = [{Numerics-changing as autocast is: the summands are rounded, the sums stay f32.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
 def RecomputeFromProducts : Pass<"tape-recompute-from-products", "::mlir::ModuleOp"> {
   let summary = "What is a few additions and multiplications behind a product is computed again for the backward phase";
   let description = [{

@@ -91,19 +91,34 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
   for (int64_t i = 0; i < resultCount; ++i)
     results.push_back(pointerOf(kernel, frame, kernel.add(firstResult, kernel.integer(i))));
 
+  auto store = [&](ArrayRef<Value> values, Value at, unsigned count) {
+    for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, values))
+      kernel.store(pointer, tape::elementOf(result), at, value, {count, count}, count);
+  };
   auto compute = [&](Expression &expression, Value at, Value end, unsigned count) {
-    kernel.ifThen(kernel.below(at, end), [&] {
-      Values values = expression.emit(kernel, at, {count, count});
-      for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, values))
-        kernel.store(pointer, tape::elementOf(result), at, value, {count, count}, count);
-    });
+    kernel.ifThen(kernel.below(at, end), [&] { store(expression.emit(kernel, at, {count, count}), at, count); });
   };
   Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
   plan->vectors.emitInvariants(kernel, operands, lanes);
-  for (int64_t i = 0; i < kPart; i += kThreads * lanes) {
-    Value vector = kernel.add(thread, kernel.integer(i / lanes));
-    compute(plan->vectors, kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
-  }
+  auto vectorAt = [&](int64_t i) {
+    return kernel.add(part.begin, kernel.multiply(kernel.add(thread, kernel.integer(i / lanes)), lanes));
+  };
+  const int64_t step = kThreads * lanes;
+  static_assert(kPart % (2 * kThreads * 8) == 0, "vectors in pairs");
+  kernel.ifElse(
+      kernel.equal(kernel.subtract(part.end, part.begin), kPart),
+      [&] { // the vectors of a pair are all read before anything is stored, which might be read next
+        for (int64_t i = 0; i < kPart; i += 2 * step) {
+          Value at[] = {vectorAt(i), vectorAt(i + step)};
+          Values values[] = {plan->vectors.emit(kernel, at[0], {lanes, lanes}), plan->vectors.emit(kernel, at[1], {lanes, lanes})};
+          store(values[0], at[0], lanes);
+          store(values[1], at[1], lanes);
+        }
+      },
+      [&] {
+        for (int64_t i = 0; i < kPart; i += step)
+          compute(plan->vectors, vectorAt(i), whole, lanes);
+      });
   if (lanes > 1) {
     plan->scalars.emitInvariants(kernel, operands, 1);
     compute(plan->scalars, kernel.add(whole, thread), part.end, 1);

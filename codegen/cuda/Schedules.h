@@ -23,6 +23,7 @@ struct CudaFrame {
 struct LaunchShape {
   int64_t blocks;
   int64_t threads;         // per block
+  int64_t resident = 0;    // blocks that a multiprocessor should hold at least, as far as registers go; 0: any number
 };
 
 /// Results of one element count, each element computed on its own. A thread computes a few vectors; where a tensor is
