@@ -163,7 +163,8 @@ def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
   let description = [{
     Only groups whose results leave the function at once, so that nothing lives longer, and groups that read arguments only:
-    casts of parameters, which live until the backward phase anyway. Value-preserving.
+    casts of parameters, which live until the backward phase anyway. Sums of parts, whose operands are small, up to 64 MiB of
+    them. Value-preserving.
   }];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }

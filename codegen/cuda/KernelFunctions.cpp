@@ -66,6 +66,8 @@ FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &fra
     return buildRowMovement(kernel, frame, movementOf(frame.region));
   case Schedule::MultiTensor:
     return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::PartSums:
+    return buildPartSums(kernel, frame);
   case Schedule::Epilogue:
     return op.emitError("is the epilogue of a product, which the target cuda has not");
   }

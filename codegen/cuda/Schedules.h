@@ -17,6 +17,10 @@ struct CudaFrame {
   mlir::Value table;                       // of all these pointers, in device memory
 
   mlir::Operation *terminator() const { return region->getTerminator(); }
+  /// The pointer with this number, operands first, from the table.
+  mlir::Value pointerOf(CudaKernelBuilder &kernel, mlir::Value number) const {
+    return kernel.globalPointer(kernel.loadPointer(table, number));
+  }
 };
 
 /// How a kernel is launched.
@@ -50,6 +54,9 @@ LaunchShape buildSumSortedRows(CudaKernelBuilder &kernel, const CudaFrame &frame
 /// The same elementwise computation for `tensors` tensors of any sizes, as tape.fusion states it. A block computes 4,096
 /// elements of one tensor. Needs the table.
 mlir::FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors);
+
+/// Sums of parts (tape::sumsParts) of many tensors. A block computes 32 columns of one. Needs the table.
+LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame);
 
 /// A block computes one part. Needs the table.
 LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumOfSquaresPartsOp op);
