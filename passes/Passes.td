@@ -125,6 +125,12 @@ def WidenWindows : Pass<"tape-widen-windows", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def ReadRounded : Pass<"tape-read-rounded", "::mlir::ModuleOp"> {
+  let summary = "Sums of columns read the 16-bit copy of a gradient that products read";
+  let description = [{Numerics-changing as autocast is: the summands are rounded, the sums stay f32.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
 def RecomputeFromProducts : Pass<"tape-recompute-from-products", "::mlir::ModuleOp"> {
   let summary = "What is a few additions and multiplications behind a product is computed again for the backward phase";
   let description = [{
@@ -157,7 +163,8 @@ def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
   let description = [{
     Only groups whose results leave the function at once, so that nothing lives longer, and groups that read arguments only:
-    casts of parameters, which live until the backward phase anyway. Value-preserving.
+    casts of parameters, which live until the backward phase anyway. Sums of parts, whose operands are small, up to 64 MiB of
+    them. Value-preserving.
   }];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
