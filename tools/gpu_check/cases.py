@@ -55,11 +55,11 @@ SANITIZED = {
     "llama-tokens": ("llama", ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304"), 2, "fp32"),
     # Sums of long columns in parts; rows of fewer elements than a warp has threads.
     "mlp-tall": ("mlp", ("--hidden", "97"), 2047, "fp32"),
-    # Patches by transposition, concatenation, slices.
+    # Patches by transposition, concatenation, slices; enough rows that kernels of rows also sum their columns.
     "vit-tiny": (
         "vit-b16",
         ("--image", "32", "--patch", "8", "--layers", "1", "--heads", "3", "--width", "96", "--classes", "10"),
-        3,
+        128,
         "bf16",
     ),
 }
