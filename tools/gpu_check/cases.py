@@ -11,7 +11,7 @@ SMALL = {  # for the comparison with the cpu: model, its options, batch
     "vit": (
         "vit-b16",
         ("--image", "32", "--patch", "4", "--layers", "2", "--heads", "3", "--width", "96", "--classes", "10"),
-        16,
+        32,
     ),
 }
 
