@@ -177,7 +177,8 @@ TEST(Trainer, TraceNamesLayersAndKernels) {
   EXPECT_EQ(events[0]["cat"], "forward");
   EXPECT_EQ(events[0]["args"]["kernel"], "matmul 16 x 1 x 8");
   EXPECT_EQ(events[4]["args"]["kernel"], "sgd");
-  EXPECT_EQ(events[23]["args"]["step"], 4);
+  EXPECT_EQ(events[0]["args"]["step"], 2);
+  EXPECT_EQ(events[23]["args"]["step"], 5);
   EXPECT_GE(events[23]["ts"], events[0]["ts"]);
 }
 

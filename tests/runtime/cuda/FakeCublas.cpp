@@ -129,7 +129,12 @@ int cublasLtMatmul(void *, Desc *desc, const float *, const void *a, Layout *aLa
         fakeCuda().algorithms.push_back(index);
         multiply(desc, a, aLayout, b, bLayout, beta, d, dLayout);
       },
-      fakeCuda().algorithmMilliseconds.at(index));
+      fakeCuda().algorithmMilliseconds.at(index) / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel, "fake_product");
+  for (int i = 1; i < fakeCuda().kernelsPerProduct; ++i)
+    fakeCuda().submit([] {}, fakeCuda().algorithmMilliseconds.at(index) / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel,
+                      "fake_reduction");
+  if (fakeCuda().readsInGraph)
+    fakeCuda().submit([] {}, 0.5, FakeCuda::Kind::CopyToHost);
   return 0;
 }
 
