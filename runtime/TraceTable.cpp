@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cxxabi.h>
+
 #include <algorithm>
-#include <array>
-#include <set>
+#include <cstdlib>
+#include <memory>
 #include <tuple>
 
 namespace tapeout::rt {
@@ -58,12 +60,43 @@ std::string layerClass(const std::string &layer) {
   return result;
 }
 
+struct KernelTotals {
+  double seconds = 0;
+  uint64_t count = 0;
+};
 struct Row {
   double seconds = 0, bytes = 0, flops = 0, roofSeconds = 0;
-  uint64_t calls = 0, kernels = 0;
-  std::set<std::string> names; ///< of kernels, where they say more than the instruction's name
+  uint64_t calls = 0;
+  std::map<std::string, KernelTotals> kernels; ///< by name
+
+  uint64_t kernelCount() const {
+    uint64_t sum = 0;
+    for (const auto &[name, totals] : kernels)
+      sum += totals.count;
+    return sum;
+  }
 };
 using RowKey = std::tuple<uint8_t, std::string, std::string>; // phase, instruction, layer class
+
+/// Slowest first.
+template <typename Key, typename Value> std::vector<std::pair<Key, Value>> bySeconds(const std::map<Key, Value> &entries) {
+  std::vector<std::pair<Key, Value>> sorted(entries.begin(), entries.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto &a, const auto &b) { return a.second.seconds > b.second.seconds; });
+  return sorted;
+}
+
+/// A library's kernel without parameters and what is special about its template: "cublasLt::splitKreduce_kernel".
+std::string shortKernelName(const std::string &kernel) {
+  constexpr size_t kMostCharacters = 80;
+  int status = 0;
+  char *demangled = abi::__cxa_demangle(kernel.c_str(), nullptr, nullptr, &status);
+  std::unique_ptr<char, decltype(&std::free)> readable(demangled, std::free);
+  std::string name = readable ? readable.get() : kernel;
+  if (readable && name.starts_with("void "))
+    name.erase(0, 5);
+  return name.substr(0, readable ? std::min(name.find_first_of("<("), kMostCharacters) : kMostCharacters);
+}
 
 /// What the device would need at its roofs; 0 where they are not known.
 double secondsAtRoof(const Plan &plan, const plan::Instruction &instruction, const Roofs &roofs) {
@@ -83,10 +116,11 @@ std::vector<std::pair<RowKey, Row>> rowsOf(const Plan &plan, const Recording &re
       const plan::Instruction &instruction = *activity.instruction;
       const std::string name = instructionName(plan, instruction);
       Row &row = rows[{instruction.phase(), name, layerClass(printable(plan.root().layers()->Get(instruction.layer())))}];
-      row.seconds += millisecondsBetween(activity.begin, activity.end) * 1e-3;
-      ++row.kernels;
-      if (!activity.kernel.empty() && activity.kernel != name)
-        row.names.insert(activity.kernel);
+      const double seconds = millisecondsBetween(activity.begin, activity.end) * 1e-3;
+      row.seconds += seconds;
+      KernelTotals &kernel = row.kernels[activity.kernel.empty() ? name : shortKernelName(activity.kernel)];
+      kernel.seconds += seconds;
+      ++kernel.count;
       if (std::exchange(last, &instruction) == &instruction)
         continue;
       ++row.calls;
@@ -95,10 +129,20 @@ std::vector<std::pair<RowKey, Row>> rowsOf(const Plan &plan, const Recording &re
       row.roofSeconds += secondsAtRoof(plan, instruction, recording.roofs);
     }
   }
-  std::vector<std::pair<RowKey, Row>> sorted(rows.begin(), rows.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto &a, const auto &b) { return a.second.seconds > b.second.seconds; });
-  return sorted;
+  return bySeconds(rows);
+}
+
+/// The end of a row's line, and the lines of its kernels.
+std::string kernelLines(const Row &row, const std::string &instruction, double steps) {
+  if (row.kernels.size() == 1) {
+    const std::string &only = row.kernels.begin()->first;
+    return only == instruction ? "\n" : fmt::format(" [{}]\n", only);
+  }
+  std::string text = "\n";
+  for (const auto &[name, totals] : bySeconds(row.kernels))
+    text += fmt::format("{:>9.3f} {:>6} {:>6} {:>7.0f} {:>6} {:>7} {:>5}    {}\n", totals.seconds / steps * 1e3, "", "",
+                        totals.count / steps, "", "", "", name);
+  return text;
 }
 
 std::string stepLines(const TracedSteps &steps) {
@@ -110,7 +154,8 @@ std::string stepLines(const TracedSteps &steps) {
     const StepTimes times = timesOf(run);
     text += fmt::format("{:>8} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>13.2f} {:>14.2f} {:>13}\n", steps.first + i, times.span(),
                         times.busy, times.span() - times.busy, run.activities.size(), times.medianGap() * 1e3,
-                        times.longestGap() * 1e3, before ? fmt::format("{:.3f}", millisecondsBetween(*before, times.begin)) : "");
+                        times.longestGap() * 1e3,
+                        before ? fmt::format("{:.3f}", millisecondsBetween(*before, times.begin)) : "");
     before = times.end;
   }
   return text;
@@ -164,9 +209,9 @@ std::string traceTable(const Plan &plan, const TracedSteps &steps) {
     const double seconds = std::max(row.seconds, 1e-12);
     std::string roof = row.roofSeconds > 0 ? fmt::format("{:.0f}%", 100 * row.roofSeconds / seconds) : "";
     text += fmt::format("{:>9.3f} {:>5.1f}% {:>6.0f} {:>7.0f} {:>6.0f} {:>7.1f} {:>5}  {} {}: {}", row.seconds / count * 1e3,
-                        100 * row.seconds / std::max(total, 1e-12), row.calls / count, row.kernels / count,
+                        100 * row.seconds / std::max(total, 1e-12), row.calls / count, row.kernelCount() / count,
                         row.bytes / seconds * 1e-9, row.flops / seconds * 1e-12, roof, phaseName(phase), layer, name);
-    text += row.names.empty() ? "\n" : fmt::format(" [{}]\n", fmt::join(row.names, ", "));
+    text += kernelLines(row, name, count);
   }
   return text;
 }

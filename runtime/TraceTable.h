@@ -9,8 +9,9 @@ namespace tapeout::rt {
 std::string traceSummary(const TracedSteps &steps);
 
 /// The summary, a line per step, and a line per kind of instruction, slowest first: instructions of one name, phase and layer,
-/// where layers that differ in a number count as one. Milliseconds and calls are those of one step on average; `roof` is the
-/// share of the device's bandwidth or product rate, whichever is nearer, where they were measured.
+/// where layers that differ in a number count as one; below it a line per kernel, where there are several. Milliseconds and
+/// calls are those of one step on average; `roof` is the share of the device's bandwidth or product rate, whichever is nearer,
+/// where they were measured.
 std::string traceTable(const Plan &plan, const TracedSteps &steps);
 
 } // namespace tapeout::rt

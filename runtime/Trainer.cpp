@@ -132,7 +132,10 @@ bool Trainer::checkpointDue(uint64_t step) const {
          (step == options_.steps || (options_.checkpointEvery > 0 && step % options_.checkpointEvery == 0));
 }
 
-uint64_t Trainer::firstTracedStep() const { return std::min(options_.stepsDone + 2, options_.steps); }
+/// The first step of a run, which loads kernels and touches memory, is traced only when there is no other.
+uint64_t Trainer::firstTracedStep() const {
+  return std::min(std::max(options_.stepsDone + 2, options_.traceFrom), options_.steps);
+}
 
 uint64_t Trainer::lastTracedStep() const { return std::min(firstTracedStep() + kTracedSteps - 1, options_.steps); }
 

@@ -30,12 +30,13 @@ struct TrainerOptions {
   uint64_t checkpointEvery = 0;         ///< 0: only at the end
   int keep = 3;                         ///< checkpoints to keep
   uint64_t evalEvery = 0;               ///< 0: only at the end
-  std::string tracePath = {};           ///< empty: no trace; else of the run's second step and those behind it
+  std::string tracePath = {};           ///< empty: no trace
+  uint64_t traceFrom = 0;               ///< 0: from the second step of this run; else from this one, if it is still to come
 };
 
 class Trainer {
 public:
-  /// At most. The first step, which loads kernels and touches memory, is traced only when there is no other.
+  /// At most.
   static constexpr uint64_t kTracedSteps = 4;
   /// Skipped steps in a row after which no loss scale will help.
   static constexpr uint64_t kMostSkipped = 100;

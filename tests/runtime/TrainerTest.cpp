@@ -182,6 +182,21 @@ TEST(Trainer, TraceNamesLayersAndKernels) {
   EXPECT_GE(events[23]["ts"], events[0]["ts"]);
 }
 
+TEST(Trainer, TraceBeginsWhereItIsTold) {
+  TemporaryFolder folder;
+  writeRegressionData(folder, 64);
+  const std::tuple<uint64_t, uint64_t, int, int> cases[] = {{0, 1, 1, 1}, {0, 3, 2, 3}, {7, 9, 7, 9}, {4, 20, 4, 7}};
+  for (auto [from, steps, first, last] : cases) {
+    Session session(folder, regressionPlan());
+    session.options.tracePath = folder.file("trace.json");
+    session.options.traceFrom = from;
+    ASSERT_TRUE(session.train(steps).isOk());
+    nlohmann::json events = nlohmann::json::parse(readText(folder.file("trace.json")))["traceEvents"];
+    EXPECT_EQ(events.front()["args"]["step"], first) << from << " of " << steps;
+    EXPECT_EQ(events.back()["args"]["step"], last) << from << " of " << steps;
+  }
+}
+
 TEST(Trainer, PlanWithoutStepIsRefused) {
   TemporaryFolder folder;
   writeRegressionData(folder, 64);
