@@ -83,6 +83,8 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   if (options.precision != "fp32" && !options.lowPrecisionWindows)
     pipeline.add(createWidenWindows()); // after decompose, which may cut a convolution into terms
   pipeline.add(createCanonicalizerPass());
+  if (options.fusion)
+    pipeline.addOptional(createRecomputeFromProducts());
   FormFusionGroupsOptions fusion;
   fusion.merge = options.fusion;
   pipeline.add(createFormFusionGroups(fusion));

@@ -25,14 +25,17 @@ constexpr unsigned kMostArguments = 500; // of a launch: 4 KB of parameters
 class SharedBuffers {
 public:
   explicit SharedBuffers(ModuleOp planModule) {
-    planModule.walk([&](plan::LaunchOp launch) {
-      std::set<unsigned> &shared = arguments_[launch.getKernel().str()];
-      auto slots = launch->getOperands(); // reads, then writes
-      unsigned reads = launch.getReads().size();
-      for (unsigned written = reads; written < slots.size(); ++written)
-        for (unsigned other = 0; other < slots.size(); ++other)
-          if (other != written && slots[other] == slots[written])
-            shared.insert({other, written});
+    planModule.walk([&](plan::LaunchOp launch) { // arguments: reads, then writes
+      add(launch.getKernel(), SmallVector<Value>(launch->getOperands()), launch.getReads().size());
+    });
+    planModule.walk([&](plan::MatmulOp matmul) { // of the epilogue: c, what else it reads, writes
+      if (auto epilogue = matmul.getEpilogue()) {
+        SmallVector<Value> slots{matmul.getWrites().front()};
+        llvm::append_range(slots, matmul.getReads().drop_front(2));
+        unsigned reads = slots.size();
+        llvm::append_range(slots, matmul.getWrites());
+        add(*epilogue, slots, reads);
+      }
     });
   }
   bool contains(StringRef kernel, unsigned argument) const {
@@ -41,6 +44,13 @@ public:
   }
 
 private:
+  void add(StringRef kernel, ArrayRef<Value> slots, unsigned reads) {
+    for (unsigned written = reads; written < slots.size(); ++written)
+      for (unsigned other = 0; other < slots.size(); ++other)
+        if (other != written && slots[other] == slots[written])
+          arguments_[kernel.str()].insert({other, written});
+  }
+
   std::map<std::string, std::set<unsigned>, std::less<>> arguments_;
 };
 

@@ -22,14 +22,15 @@ Schedule scheduleOf(plan::KernelOp kernel) {
     return Schedule::Epilogue;
   if (movementOf(region))
     return Schedule::RowMovement;
-  tape::ReduceOp reduction;
-  for (Operation &op : region->without_terminator())
-    if (auto reduce = dyn_cast<tape::ReduceOp>(op))
-      reduction = reduce;
-  if (reduction)
-    return tape::reducesRows(reduction) ? Schedule::Rows : Schedule::Columns;
-  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
   ValueRange results = region->getTerminator()->getOperands();
+  bool reduces = llvm::any_of(*region, [](Operation &op) { return isa<tape::ReduceOp>(op); });
+  auto isColumns = [](Value result) {
+    auto reduce = result.getDefiningOp<tape::ReduceOp>();
+    return reduce && !tape::reducesRows(reduce);
+  };
+  if (reduces) // bands of rows are columns too, which a kernel of rows can reduce besides
+    return llvm::all_of(results, isColumns) ? Schedule::Columns : Schedule::Rows;
+  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
   bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
   return oneSize ? Schedule::Elementwise : Schedule::Rows;
 }

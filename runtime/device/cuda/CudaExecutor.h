@@ -8,7 +8,7 @@
 
 #include "runtime/Executor.h"
 #include "runtime/MemoryCheck.h"
-#include "runtime/device/cuda/CublasProduct.h"
+#include "runtime/device/cuda/ProductTuning.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/device/cuda/CudnnAttention.h"
 #include "runtime/device/cuda/CuptiRecorder.h"
@@ -47,7 +47,7 @@ private:
   struct Launch {
     CuFunction function;
     unsigned blocks, threads, sharedBytes;
-    size_t firstArgument, arguments; // of Prepared::arguments
+    std::vector<CuDevicePointer> arguments;
   };
   struct Product {
     size_t index; // into products_
@@ -63,7 +63,6 @@ private:
   struct Prepared {
     const plan::Program *program;
     std::vector<Instruction> instructions;
-    std::vector<CuDevicePointer> arguments;
     std::optional<MemoryCheck> check;
     bool hasRun = false;
     Owned<CuGraphExec> graph;
@@ -81,11 +80,13 @@ private:
   Status openLibrary(const CublasLt &library);
   Status openLibrary(const CudnnLibrary &library);
   Status prepare(const plan::Program &program);
-  Result<Instruction> prepareInstruction(const plan::Instruction &instruction, Prepared &prepared);
+  Result<Instruction> prepareInstruction(const plan::Instruction &instruction);
+  Status prepareBias(const plan::Matmul &matmul, ProductOperands operands, TunedProduct &product);
   Result<Instruction> prepareAttention(const plan::Attention &attention);
-  Result<Instruction> prepareLaunch(const plan::Launch &launch, Prepared &prepared);
+  Result<Launch> prepareLaunch(const plan::Launch &launch);
   Status tune(const std::string &path);
 
+  Status queue(const Launch &launch) const;
   Status queue(const Prepared &prepared, size_t instruction);
   Status queueAll(const Prepared &prepared);
   Status observe(const Prepared &prepared);
@@ -108,7 +109,7 @@ private:
   uint64_t libraryBytes_ = 0, tableEnd_ = 0, highWater_ = 0;
   KernelModules modules_;
   CublasContext blas_;
-  std::vector<CublasProduct> products_;
+  std::vector<TunedProduct> products_;
   CudnnContext dnn_;
   CudnnAttention::PlanCache attentionPlans_;
   std::vector<CudnnAttention> attentions_;

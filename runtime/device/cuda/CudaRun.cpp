@@ -12,16 +12,20 @@ namespace tapeout::rt {
 
 constexpr uint64_t kReadBytes = uint64_t(64) << 20; // of the arena at a time
 
+Status CudaExecutor::queue(const Launch &launch) const {
+  std::vector<void *> parameters; // the driver copies what they point to
+  for (const CuDevicePointer &argument : launch.arguments)
+    parameters.push_back(const_cast<CuDevicePointer *>(&argument));
+  return driver_.check(driver_.launchKernel(launch.function, launch.blocks, 1, 1, launch.threads, 1, 1, launch.sharedBytes,
+                                            stream_.get(), parameters.data(), nullptr),
+                       "the kernel cannot be launched");
+}
+
 Status CudaExecutor::queue(const Prepared &prepared, size_t index) {
   const Instruction &instruction = prepared.instructions[index];
   Status status;
   if (const auto *launch = std::get_if<Launch>(&instruction)) {
-    std::vector<void *> parameters(launch->arguments); // the driver copies what they point to
-    for (size_t i = 0; i < parameters.size(); ++i)
-      parameters[i] = const_cast<CuDevicePointer *>(&prepared.arguments[launch->firstArgument + i]);
-    status = driver_.check(driver_.launchKernel(launch->function, launch->blocks, 1, 1, launch->threads, 1, 1,
-                                                launch->sharedBytes, stream_.get(), parameters.data(), nullptr),
-                           "the kernel cannot be launched");
+    status = queue(*launch);
   } else if (const auto *product = std::get_if<Product>(&instruction)) {
     status = products_[product->index].run();
   } else if (const auto *attention = std::get_if<Attention>(&instruction)) {

@@ -74,7 +74,7 @@ template <typename T> int destroy(T *handle) {
 }
 
 const std::map<std::string, int> kArguments = {{"difference", 3}, {"mean_square", 2}, {"square_sum", 3}, {"sgd", 7},
-                                               {"count_step", 2}, {"overrun", 1},     {"bigram", 4}};
+                                               {"count_step", 2}, {"overrun", 1},     {"bigram", 4},     {"add_bias", 3}};
 
 } // namespace
 

@@ -21,6 +21,7 @@ struct FakeCuda {
   int failure = 2;         ///< ...this (CUresult)
   std::string faultyKernel; ///< a launch of it breaks the device: what waits gets CUDA_ERROR_ILLEGAL_ADDRESS
   std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt has
+  double biasMilliseconds = 0.5; ///< more, where a product adds a bias; negative: it cannot. A kernel takes 1
   int unlistedAlgorithm = -1;                            ///< of these, one that its heuristics leave out
   int kernelsPerProduct = 1;                             ///< of equal length
   bool strayKernel = false;                              ///< every launch of a graph is followed by a kernel beside it
