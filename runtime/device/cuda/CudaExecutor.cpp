@@ -53,7 +53,7 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
   uint64_t libraryBytes = alignTable(plan.root().workspace_bytes()) + tableBytes(plan);
   TAPEOUT_RETURN_IF_ERROR(checkFreeMemory(*device, plan, libraryBytes));
 
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options));
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options, libraries.openCupti));
   executor->libraryBytes_ = libraryBytes;
   executor->tableEnd_ = alignTable(plan.root().workspace_bytes());
   TAPEOUT_RETURN_IF_ERROR(executor->allocate());
@@ -117,7 +117,7 @@ Status CudaExecutor::openLibrary(const CudnnLibrary &library) {
 }
 
 Status CudaExecutor::prepare(const plan::Program &program) {
-  Prepared prepared{.program = &program, .instructions = {}, .check = {}, .graph = {}};
+  Prepared prepared{.program = &program, .instructions = {}, .check = {}, .graph = {}, .nodes = {}};
   for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
     Result<Instruction> made = prepareInstruction(*instruction);
     if (!made.isOk())
