@@ -110,7 +110,9 @@ def VerifyPrecision : Pass<"tape-verify-precision", "::mlir::ModuleOp"> {
 def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::ModuleOp"> {
   let summary = "Marks attention that one call of the target's library computes";
   let description = [{Where the target has such a library (ir/tape/Target.h); other attention is decomposed. Numerics-changing:
-    the library keeps probabilities in 16 bits and sums them in an order of its own.}];
+    the library keeps probabilities in 16 bits, sums them in an order of its own and draws other random bits for dropout.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let options = [Option<"headSize", "head-size", "int64_t", "0", "Largest head that the library takes; 0: what the target says">];
 }
 
 def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {

@@ -95,6 +95,15 @@ void approximateMath(Operation *function) {
     op->replaceAllUsesWith(ValueRange(value));
     op->erase();
   }
+  if (ops.empty())
+    return;
+  // Where results are approximate, a product need not be rounded before something is added to it.
+  auto contract = arith::FastMathFlagsAttr::get(function->getContext(), arith::FastMathFlags::contract);
+  function->walk([&](Operation *op) {
+    auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : VectorType();
+    if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op) && type && type.getElementType().isF32())
+      op->setAttr("fastmath", contract);
+  });
 }
 
 } // namespace tapeout::codegen

@@ -166,6 +166,8 @@ TEST_F(Runner, RefusesEmptyAndMeaninglessValues) {
   }
   expectError(kTrain + "--steps 5 --checkpoint-dir @c --checkpoint-every -1", 78, "--checkpoint-every");
   expectError(kTrain + "--steps 5 --temperature nan", 78, "--temperature");
+  expectError(kTrain + "--steps 5 --trace-from 3", 2, "--trace-from needs --trace");
+  expectError(kTrain + "--steps 5 --trace @t --trace-from 6", 78, "--trace-from: this run ends with step 5");
   expectError(kTrain + "--steps 5 --eval-labels @y.npy", 2, "--eval-labels belongs to --eval-data");
   expectError(kTrain + "--steps 5 --eval-data @x.npy", 66, "--eval-labels");
 }

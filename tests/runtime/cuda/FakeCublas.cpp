@@ -136,12 +136,18 @@ int cublasLtMatmul(void *, Desc *desc, const float *, const void *a, Layout *aLa
   if (c != d)
     return 7;
   auto index = static_cast<int>(algorithm->data[0]);
+  const double milliseconds =
+      fakeCuda().algorithmMilliseconds.at(index) + (desc->epilogue == kEpilogueBias ? fakeCuda().biasMilliseconds : 0);
   fakeCuda().submit(
       [=, desc = *desc, aLayout = *aLayout, bLayout = *bLayout, dLayout = *dLayout, beta = *beta] {
         fakeCuda().algorithms.push_back(index);
         multiply(desc, a, aLayout, b, bLayout, beta, d, dLayout);
       },
-      fakeCuda().algorithmMilliseconds.at(index) + (desc->epilogue == kEpilogueBias ? fakeCuda().biasMilliseconds : 0));
+      milliseconds / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel, "fake_product");
+  for (int i = 1; i < fakeCuda().kernelsPerProduct; ++i)
+    fakeCuda().submit([] {}, milliseconds / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel, "fake_reduction");
+  if (fakeCuda().readsInGraph)
+    fakeCuda().submit([] {}, 0.5, FakeCuda::Kind::CopyToHost);
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// A CUDA driver and a cuBLASLt for machines without them: device memory is memory of the host, kernels are those of
-// TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
+// A CUDA driver, a cuBLASLt, a cuDNN and a CUPTI for machines without them: device memory is memory of the host, kernels are
+// those of TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/device/cuda/CuptiRecorder.h"
 
 namespace tapeout::rt::test {
 
@@ -21,6 +23,11 @@ struct FakeCuda {
   std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt has
   double biasMilliseconds = 0.5; ///< more, where a product adds a bias; negative: it cannot. A kernel takes 1
   int unlistedAlgorithm = -1;                            ///< of these, one that its heuristics leave out
+  int kernelsPerProduct = 1;                             ///< of equal length
+  bool strayKernel = false;                              ///< every launch of a graph is followed by a kernel beside it
+  bool readsInGraph = false;                             ///< every captured product is followed by a copy to the host
+  uint32_t cuptiVersion = 130001;
+  int lostKernels = 0; ///< of the records of kernels that come next
 
   // What was seen.
   std::map<std::string, int> calls;
@@ -28,10 +35,13 @@ struct FakeCuda {
   int64_t liveObjects = 0;         ///< allocations, modules, graphs, events, streams, contexts, handles, descriptors
   std::vector<std::string> images; ///< loaded: "cubin 90" (the byte behind the ELF header) or "ptx"
   std::vector<int> algorithms;     ///< of each product that ran
+  int attentions = 0;              ///< calls of cuDNN that ran
 
   // The stream.
-  void submit(std::function<void()> work, double milliseconds);
-  double now = 0; ///< milliseconds of work done
+  using Kind = DeviceRecord::Kind;
+  void submit(std::function<void()> work, double milliseconds, Kind kind, std::string kernel = "");
+  double now = 0;                    ///< milliseconds of work done
+  std::vector<DeviceRecord> records; ///< of that
 };
 
 /// The state behind the functions of the fake, fresh after reset.
