@@ -221,6 +221,7 @@ private:
       for (Value slot : matmul.getWrites())
         out.epilogue->arguments.push_back(slots_.lookup(slot));
     }
+    out.bias = matmul.getBias();
     if (auto offsets = matmul.getOffsets()) {
       out.a_offset = (*offsets)[0];
       out.b_offset = (*offsets)[1];

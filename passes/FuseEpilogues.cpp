@@ -1,10 +1,12 @@
 // tape-fuse-epilogues: an elementwise group that is the only reader of a product joins it. The product then hands each
-// finished piece to the group's kernel while it is in the cache: it is not written and read as a whole.
+// finished piece to the group's kernel while it is in the cache: it is not written and read as a whole. Where the target's
+// products cannot do that, they may still add a bias themselves.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 
 #include "passes/KernelGraph.h"
 
+#include "ir/tape/Elementwise.h"
 #include "ir/tape/Fusion.h"
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
@@ -85,6 +87,21 @@ tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
   return fusion;
 }
 
+/// Whether the group does nothing but add a bias of the product's type to its rows.
+bool addsBias(tape::DotGeneralOp dot, tape::FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  auto add = body.getTerminator()->getOperand(0).getDefiningOp<tape::AddOp>();
+  if (!add || fusion.getNumResults() != 1 || !llvm::hasNItems(body.without_terminator(), 2))
+    return false;
+  Value product = body.getArgument(dot.getResult().getUses().begin()->getOperandNumber());
+  Value other = add.getLhs() == product ? add.getRhs() : add.getLhs();
+  auto bias = other.getDefiningOp<tape::BroadcastInDimOp>();
+  return llvm::is_contained(add->getOperands(), product) && bias && isa<BlockArgument>(bias.getOperand()) &&
+         tape::rankOf(bias.getOperand()) == 1 && bias.getBroadcastDimensions().back() + 1 == tape::rankOf(product) &&
+         tape::shapeOf(bias.getOperand()).back() == tape::shapeOf(product).back() &&
+         tape::elementOf(bias.getOperand()) == tape::elementOf(product);
+}
+
 void fuse(tape::DotGeneralOp dot, tape::FusionOp fusion) {
   llvm::SetVector<Value> operands;
   operands.insert(dot->operand_begin(), dot->operand_end());
@@ -115,11 +132,12 @@ struct FuseEpilogues : impl::FuseEpiloguesBase<FuseEpilogues> {
   using FuseEpiloguesBase::FuseEpiloguesBase;
 
   void runOnOperation() override {
-    if (!tape::targetOf(getOperation()).tileEpilogues)
+    const tape::Target &target = tape::targetOf(getOperation());
+    if (!target.tileEpilogues && !target.biasEpilogues)
       return;
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (auto dot : llvm::make_early_inc_range(func.getBody().front().getOps<tape::DotGeneralOp>()))
-        if (tape::FusionOp fusion = findEpilogue(dot)) {
+        if (tape::FusionOp fusion = findEpilogue(dot); fusion && (target.tileEpilogues || addsBias(dot, fusion))) {
           fuse(dot, fusion);
           ++fused;
         }

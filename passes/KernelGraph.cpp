@@ -5,6 +5,7 @@
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/Strided.h"
+#include "ir/tape/Target.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -154,6 +155,8 @@ private:
       node.columns = rows ? node.elements / elements : columnKey(reduce);
       if (!rows)
         node.cuts = columnCuts(reduce);
+      if (auto bands = tape::bandsOf(reduce); bands && tape::targetOf(op).bandsInRowKernels)
+        node.bandColumns = bands->columns;
     } else if (!readsMemory(op)) {
       node.kind = NodeKind::Pointwise;
       node.elements = elements;

@@ -20,6 +20,7 @@
 #include "ir/tape/MatMul.h"
 #include "ir/tape/Shape.h"
 #include "ir/tape/Strided.h"
+#include "ir/tape/Target.h"
 
 using namespace mlir;
 
@@ -107,7 +108,9 @@ private:
     slots_.assign(product.getResult(), writes.front());
     plan::MatmulOp matmul = createMatmul(product, outside(product.getLhs()), outside(product.getRhs()));
     SmallVector<Value> reads(matmul.getReads());
-    auto columns = builder_.getI64IntegerAttr(matmul.getSizes()[1]);
+    bool byPieces = tape::targetOf(fusion).tileEpilogues; // else the kernel runs behind the product, if the library adds no bias
+    auto columns = byPieces ? builder_.getI64IntegerAttr(matmul.getSizes()[1]) : IntegerAttr();
+    matmul.setBias(!byPieces);
     product.getResult().replaceAllUsesWith(body.insertArgument(0u, product.getType(), product.getLoc()));
     product.erase();
     for (unsigned i = body.getNumArguments(); i-- > 1;)
@@ -172,7 +175,7 @@ private:
         ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
         batch, llvm::all_equal(offsets) && offsets[0] == 0 ? DenseI64ArrayAttr() : builder_.getDenseI64ArrayAttr(offsets),
-        FlatSymbolRefAttr(), matmul.triangle.empty() ? StringAttr() : builder_.getStringAttr(matmul.triangle));
+        FlatSymbolRefAttr(), matmul.triangle.empty() ? StringAttr() : builder_.getStringAttr(matmul.triangle), /*bias=*/false);
   }
 
   /// What is not where the return wants it. Outputs first: they may be old values of arguments. Old values that become

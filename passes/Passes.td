@@ -127,6 +127,22 @@ def WidenWindows : Pass<"tape-widen-windows", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
+def ReadRounded : Pass<"tape-read-rounded", "::mlir::ModuleOp"> {
+  let summary = "Sums of columns read the 16-bit copy of a gradient that products read";
+  let description = [{Numerics-changing as autocast is: the summands are rounded, the sums stay f32.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def RecomputeFromProducts : Pass<"tape-recompute-from-products", "::mlir::ModuleOp"> {
+  let summary = "What is a few additions and multiplications behind a product is computed again for the backward phase";
+  let description = [{
+    A product that a library call has left in memory is kept in place of the value computed from it. For targets whose products
+    cannot hand over pieces (ir/tape/Target.h). Value-preserving: the same operations.
+  }];
+  let dependentDialects = ["::tapeout::tape::TapeDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [Statistic<"recomputed", "recomputed", "values that are not kept">];
+}
+
 def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
   let summary = "Decides which ops share a kernel and puts each group into a tape.fusion";
   let description = [{
@@ -139,8 +155,8 @@ def FormFusionGroups : Pass<"tape-form-fusion-groups", "::mlir::ModuleOp"> {
 
 def FuseEpilogues : Pass<"tape-fuse-epilogues", "::mlir::ModuleOp"> {
   let summary = "Elementwise groups join the product that only they read";
-  let description = [{Where the target's products can hand over pieces (ir/tape/Target.h). Value-preserving: the same
-    operations in the same order.}];
+  let description = [{Where the target's products can hand over pieces: value-preserving, the same operations in the same
+    order. Where they can add a bias (both: ir/tape/Target.h), only that; the library then rounds once instead of twice.}];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
   let statistics = [Statistic<"fused", "fused", "products that have an epilogue">];
 }
@@ -149,7 +165,8 @@ def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
   let description = [{
     Only groups whose results leave the function at once, so that nothing lives longer, and groups that read arguments only:
-    casts of parameters, which live until the backward phase anyway. Value-preserving.
+    casts of parameters, which live until the backward phase anyway. Sums of parts, whose operands are small, up to 64 MiB of
+    them. Value-preserving.
   }];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }

@@ -85,6 +85,10 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   if (options.precision != "fp32" && !options.lowPrecisionWindows)
     pipeline.add(createWidenWindows()); // after decompose, which may cut a convolution into terms
   pipeline.add(createCanonicalizerPass());
+  if (options.precision != "fp32")
+    pipeline.add(createReadRounded()); // after decompose, which makes the conversions and the sums
+  if (options.fusion)
+    pipeline.addOptional(createRecomputeFromProducts());
   FormFusionGroupsOptions fusion;
   fusion.merge = options.fusion;
   pipeline.add(createFormFusionGroups(fusion));

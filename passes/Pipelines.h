@@ -40,7 +40,8 @@ struct PipelineStep {
 };
 
 /// Passes that a plan is right without, slower, by the name users give them.
-inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-library-attention", "fuse-epilogues", "fuse-multi-tensor"};
+inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-library-attention", "recompute-from-products",
+                                                "fuse-epilogues", "fuse-multi-tensor"};
 
 /// All steps from an imported module to a verified plan.
 std::vector<PipelineStep> buildPipeline(const TrainingOptions &options);

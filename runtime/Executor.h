@@ -5,12 +5,12 @@
 #pragma once
 
 #include "runtime/Plan.h"
+#include "runtime/Recording.h"
 #include "runtime/base/Status.h"
 #include "runtime/device/cpu/CpuIsa.h"
 #include "runtime/device/cpu/FunctionRef.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,12 +24,6 @@ struct ExecutorOptions {
   std::optional<CpuIsa> isa = {}; ///< cpu only; none: the widest the processor has
   bool checkMemory = false;       ///< see MemoryCheck.h
   std::string tuningPath = {};    ///< cuda only: where the choices of library kernels are kept; empty: no choice is measured
-};
-
-/// When an instruction ran.
-struct InstructionTime {
-  const plan::Instruction *instruction;
-  std::chrono::steady_clock::time_point begin, end;
 };
 
 /// The bytes of a slot as the host can read them: the slot itself, until the next run or write, or a copy.
@@ -53,9 +47,13 @@ public:
   Executor(const Executor &) = delete;
   Executor &operator=(const Executor &) = delete;
 
-  /// Runs one program of the plan, or queues the run. `times`, when given, gets one entry per instruction appended, and
-  /// the run is over when this returns. Errors of a queued run may come from a later call.
-  virtual Status run(const plan::Program &program, std::vector<InstructionTime> *times = nullptr) = 0;
+  /// Runs one program of the plan, or queues the run. Errors of a queued run may come from a later call.
+  virtual Status run(const plan::Program &program) = 0;
+
+  /// Records all runs from now on. Where the device cannot say what a queued run did, runs are not queued meanwhile.
+  virtual Status startRecording() = 0;
+  /// Waits for the runs since startRecording, and records no more. One entry per run, in their order.
+  virtual Result<Recording> finishRecording() = 0;
 
   /// How many runs before the last one `wait` and `scalar` can ask for; 0 when runs are not queued.
   virtual unsigned runsAhead() const = 0;

@@ -423,8 +423,16 @@ Status Checker::checkEpilogue(const plan::Matmul &matmul) {
   bool matrix = (!matmul.batch() || matmul.batch()->size() == 0) && matmul.m() > 1 && matmul.n() > 1 &&
                 matmul.c_row_stride() == matmul.n() && matmul.c_column_stride() == 1 && matmul.c_offset() == 0;
   const plan::Kernel &kernel = *plan_.kernels()->Get(epilogue.kernel());
-  if (!matrix || kernel.units() != static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n())) ||
-      kernel.argument_count() == 0 || epilogue.arguments()->Get(0) != matmul.c())
+  bool fits = kernel.argument_count() > 0 && epilogue.arguments()->Get(0) == matmul.c();
+  if (isCuda()) { // (c, bias, c)
+    fits = fits && kernel.argument_count() == 3 && epilogue.arguments()->Get(2) == matmul.c() &&
+           epilogue.arguments()->Get(1) != matmul.c();
+    const plan::Slot &bias = slot(epilogue.arguments()->Get(fits ? 1 : 0)), &c = slot(matmul.c());
+    fits = fits && elementCount(bias) == static_cast<uint64_t>(matmul.n()) && bias.element_type() == c.element_type();
+  } else {
+    fits = fits && kernel.units() == static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n()));
+  }
+  if (!matrix || !fits)
     return badHere("kernel '{}' cannot be the epilogue of this matrix product", printable(kernel.symbol()));
   return Status::ok();
 }
@@ -469,8 +477,8 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
       return badHere("the matrix product reads '{}' while it writes '{}' over it", slotName(slots[i]),
                      slotName(matmul.c()));
   if (isCuda())
-    return at(checkCudaMatmul(matmul, slot(slots[0]).element_type(), slot(slots[1]).element_type(),
-                              slot(slots[2]).element_type()));
+    TAPEOUT_RETURN_IF_ERROR(at(checkCudaMatmul(matmul, slot(slots[0]).element_type(), slot(slots[1]).element_type(),
+                                               slot(slots[2]).element_type())));
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
 }
 

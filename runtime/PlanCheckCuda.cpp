@@ -85,8 +85,8 @@ Status checkGpuKernel(const plan::Plan &plan, const plan::Kernel &kernel) {
 
 Status checkCudaMatmul(const plan::Matmul &matmul, plan::ElementType a, plan::ElementType b, plan::ElementType c) {
   using Type = plan::ElementType;
-  if (matmul.epilogue())
-    return bad("the matrix product has an epilogue, which cuda does not run");
+  if (matmul.epilogue() && !matmul.bias())
+    return bad("the matrix product has an epilogue that is no bias, which cuda does not run");
   bool isFloat = a == Type::F32 || a == Type::BF16 || a == Type::F16;
   if (!isFloat || a != b || (c != a && c != Type::F32))
     return bad("the matrix product of {} and {} to {} is none that cuBLASLt has", plan::EnumNameElementType(a),

@@ -1,5 +1,6 @@
 #include "runtime/Trace.h"
 
+#include "runtime/TraceTable.h"
 #include "runtime/base/AtomicFile.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace tapeout::rt {
 
@@ -30,30 +32,49 @@ std::string instructionName(const Plan &plan, const plan::Instruction &instructi
   return "copy";
 }
 
-Status writeTrace(const Plan &plan, const std::vector<TracedStep> &steps, const std::string &path) {
-  nlohmann::json events = nlohmann::json::array();
+std::optional<ElementType> productType(const Plan &plan, const plan::Instruction &instruction) {
+  if (const plan::Matmul *matmul = instruction.body_as_Matmul())
+    return elementType(plan.slot(matmul->a()));
+  if (const plan::Attention *attention = instruction.body_as_Attention())
+    return elementType(plan.slot(attention->operands()->Get(0)->slot()));
+  return std::nullopt;
+}
+
+Status writeTrace(const Plan &plan, const TracedSteps &steps, const std::string &path) {
   using Microseconds = std::chrono::duration<double, std::micro>;
-  for (const TracedStep &step : steps) {
-    for (const InstructionTime &time : step.times) {
-      const plan::Instruction &instruction = *time.instruction;
+  const Recording &recording = steps.recording;
+  nlohmann::json events = nlohmann::json::array();
+  std::optional<std::chrono::steady_clock::time_point> start;
+  for (size_t i = 0; i < recording.runs.size(); ++i) {
+    const plan::Instruction *last = nullptr;
+    for (const Activity &activity : recording.runs[i].activities) {
+      const plan::Instruction &instruction = *activity.instruction;
+      const bool isFirst = std::exchange(last, &instruction) != &instruction;
+      const std::string name = instructionName(plan, instruction);
+      start = start.value_or(activity.begin);
       events.push_back({{"ph", "X"},
                         {"pid", 0},
                         {"tid", 0},
                         {"name", printable(plan.root().layers()->Get(instruction.layer()))},
                         {"cat", phaseName(instruction.phase())},
-                        {"ts", Microseconds(time.begin - steps.front().times.front().begin).count()},
-                        {"dur", Microseconds(time.end - time.begin).count()},
+                        {"ts", Microseconds(activity.begin - *start).count()},
+                        {"dur", Microseconds(activity.end - activity.begin).count()},
                         {"args",
-                         {{"kernel", instructionName(plan, instruction)},
-                          {"step", step.step},
-                          {"flops", instruction.flops()},
-                          {"bytes", instruction.bytes_moved()}}}});
+                         {{"kernel", activity.kernel.empty() ? name : activity.kernel},
+                          {"instruction", name},
+                          {"step", steps.first + i},
+                          {"flops", isFirst ? instruction.flops() : 0},
+                          {"bytes", isFirst ? instruction.bytes_moved() : 0}}}});
     }
   }
-  nlohmann::json trace = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  nlohmann::json trace = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"means", recording.means}};
+  if (recording.graphs)
+    trace["graphs"] = {{"inside", recording.graphs->inside},
+                       {"outside", recording.graphs->outside},
+                       {"host_reads", recording.graphs->hostReads}};
   // Layer names may be no UTF-8.
-  std::string text = trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return writeFile(path, text);
+  TAPEOUT_RETURN_IF_ERROR(writeFile(path, trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  return writeFile(path + ".txt", traceTable(plan, steps));
 }
 
 } // namespace tapeout::rt

@@ -1,5 +1,7 @@
 #include "runtime/Trainer.h"
 
+#include "runtime/TraceTable.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -130,12 +132,16 @@ bool Trainer::checkpointDue(uint64_t step) const {
          (step == options_.steps || (options_.checkpointEvery > 0 && step % options_.checkpointEvery == 0));
 }
 
-bool Trainer::isTraced(uint64_t step) const {
-  return !options_.tracePath.empty() && step - options_.stepsDone <= kTracedSteps;
+/// The first step of a run, which loads kernels and touches memory, is traced only when there is no other.
+uint64_t Trainer::firstTracedStep() const {
+  return std::min(std::max(options_.stepsDone + 2, options_.traceFrom), options_.steps);
 }
 
+uint64_t Trainer::lastTracedStep() const { return std::min(firstTracedStep() + kTracedSteps - 1, options_.steps); }
+
 bool Trainer::pausesAfter(uint64_t step) const {
-  return step == options_.steps || evaluationDue(step) || checkpointDue(step) || isTraced(step) || stop_.requested();
+  bool traceEnds = !options_.tracePath.empty() && step == lastTracedStep();
+  return step == options_.steps || evaluationDue(step) || checkpointDue(step) || traceEnds || stop_.requested();
 }
 
 Status Trainer::startStep() {
@@ -147,10 +153,10 @@ Status Trainer::startStep() {
   if (!batch.isOk())
     return batch.status();
   double waited = data_.waitSeconds() - waitedBefore;
+  if (!options_.tracePath.empty() && step == firstTracedStep())
+    TAPEOUT_RETURN_IF_ERROR(executor_.startRecording());
   TAPEOUT_RETURN_IF_ERROR(fillInputs(executor_, *step_, **batch));
-  if (isTraced(step))
-    trace_.push_back({step, {}});
-  TAPEOUT_RETURN_IF_ERROR(executor_.run(*step_, isTraced(step) ? &trace_.back().times : nullptr));
+  TAPEOUT_RETURN_IF_ERROR(executor_.run(*step_));
   pending_.push_back({step, waited});
   return Status::ok();
 }
@@ -216,16 +222,20 @@ Status Trainer::evaluateIfDue(StepMetrics &metrics) {
 Status Trainer::report(StepMetrics &metrics) {
   TAPEOUT_RETURN_IF_ERROR(evaluateIfDue(metrics));
   TAPEOUT_RETURN_IF_ERROR(metrics_.record(metrics));
-  return traceIfDone();
+  return finishTraceIfDue();
 }
 
-Status Trainer::traceIfDone() {
-  bool complete = trace_.size() == kTracedSteps || stepsDone_ == options_.steps;
-  if (trace_.empty() || !complete)
+Status Trainer::finishTraceIfDue() {
+  if (options_.tracePath.empty() || stepsDone_ != lastTracedStep())
     return Status::ok();
-  std::vector<TracedStep> steps = std::move(trace_);
-  trace_.clear();
-  return writeTrace(executor_.plan(), steps, options_.tracePath);
+  Result<Recording> recording = executor_.finishRecording();
+  if (!recording.isOk())
+    return recording.status();
+  std::erase_if(recording->runs, [&](const RecordedRun &run) { return run.program != step_; }); // evaluations
+  TracedSteps steps{firstTracedStep(), std::move(*recording)};
+  TAPEOUT_RETURN_IF_ERROR(writeTrace(executor_.plan(), steps, options_.tracePath));
+  metrics_.note(traceSummary(steps) + fmt::format("written to {} and {}.txt", options_.tracePath, options_.tracePath));
+  return Status::ok();
 }
 
 Status Trainer::save() {

@@ -30,12 +30,14 @@ struct TrainerOptions {
   uint64_t checkpointEvery = 0;         ///< 0: only at the end
   int keep = 3;                         ///< checkpoints to keep
   uint64_t evalEvery = 0;               ///< 0: only at the end
-  std::string tracePath = {};           ///< empty: no trace; else of the run's first kTracedSteps steps
+  std::string tracePath = {};           ///< empty: no trace
+  uint64_t traceFrom = 0;               ///< 0: from the second step of this run; else from this one, if it is still to come
 };
 
 class Trainer {
 public:
-  static constexpr size_t kTracedSteps = 4;
+  /// At most.
+  static constexpr uint64_t kTracedSteps = 4;
   /// Skipped steps in a row after which no loss scale will help.
   static constexpr uint64_t kMostSkipped = 100;
 
@@ -59,11 +61,12 @@ private:
   bool pausesAfter(uint64_t step) const;
   bool evaluationDue(uint64_t step) const;
   bool checkpointDue(uint64_t step) const;
-  bool isTraced(uint64_t step) const;
+  uint64_t firstTracedStep() const;
+  uint64_t lastTracedStep() const;
   Status checkFinite(const StepMetrics &metrics);
   Status report(StepMetrics &metrics);
   Status evaluateIfDue(StepMetrics &metrics);
-  Status traceIfDone();
+  Status finishTraceIfDue();
   Status save();
   Status stopped();
 
@@ -75,7 +78,6 @@ private:
   const TrainerOptions options_;
   const plan::Program *step_;
   std::optional<AsyncCheckpointer> checkpoints_;
-  std::vector<TracedStep> trace_;
   uint64_t stepsDone_;
   std::deque<PendingStep> pending_; // started, not done
   std::chrono::steady_clock::time_point mark_; // when the step that is running began

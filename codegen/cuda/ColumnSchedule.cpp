@@ -15,7 +15,9 @@ namespace {
 
 using Values = KernelBuilder::Values;
 constexpr int64_t kThreads = 256;
-constexpr int64_t kInFlight = 4;              // rows that a thread reads together
+constexpr int64_t kSums = tape::kBandSlots;   // partial results of a thread, which takes rows into them in turn
+constexpr int64_t kInFlight = 4 * kSums;      // rows that a thread reads together
+constexpr int64_t kFewBlocks = 128;           // that do not fill a GPU
 constexpr int64_t kSharedBytes = 48 * 1024;   // of a block, without asking for more
 
 class ColumnKernel {
@@ -27,8 +29,9 @@ public:
     int64_t threads = kThreads;
     while (threads > kWarp && threads * lanes_ * bytesOfRow() > kSharedBytes)
       threads /= 2;
-    across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), kWarp);
-    deep_ = std::min<int64_t>(llvm::PowerOf2Ceil(rows_), threads / across_);
+    few_ = outer_ * static_cast<int64_t>(llvm::divideCeil(vectors_, kWarp)) < kFewBlocks;
+    across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), few_ ? kWarp / 4 : kWarp);
+    deep_ = tape::bandsOf(plan.ops.front()) ? 1 : std::min<int64_t>(llvm::PowerOf2Ceil(rows_), threads / across_);
     perBlock_ = threads / (across_ * deep_);
     if (outer_ < perBlock_)
       perBlock_ = llvm::PowerOf2Ceil(outer_);
@@ -67,7 +70,7 @@ private:
     return bytes;
   }
 
-  /// Takes `count` rows from `first` on, each deep_ after the one before, into kInFlight partial results of each op.
+  /// Takes `count` rows from `first` on, each deep_ after the one before, into kSums partial results of each op.
   Values takeRows(Value first, int64_t count, bool whole, Values partial) {
     SmallVector<Values> values;
     Values numbers;
@@ -81,23 +84,25 @@ private:
       if (!whole)
         for (auto [op, value] : llvm::zip_equal(plan_.ops, values[i]))
           value = kernel_.select(kernel_.less(numbers[i], rows_), value, reducer_.neutral(op));
-      reducer_.accumulate(plan_.ops, partial, i, kInFlight, values[i], {lanes_, lanes_});
+      reducer_.accumulate(plan_.ops, partial, i % kSums, kSums, values[i], {lanes_, lanes_});
     }
     return partial;
   }
 
   Values sumRows() {
-    int64_t step = kInFlight * deep_, whole = rows_ / step * step;
-    Values partial = reducer_.neutrals(plan_.ops, kInFlight);
+    // As far as registers go, of which the threads of few blocks have many.
+    int64_t inFlight = plan_.expression.accesses().size() == 1 ? kInFlight : few_ ? kInFlight / 2 : kSums;
+    int64_t step = inFlight * deep_, whole = rows_ / step * step;
+    Values partial = reducer_.neutrals(plan_.ops, kSums);
     if (whole > 0)
       partial = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, partial, [&](Value from, Values in) {
-        return takeRows(kernel_.add(from, y_), kInFlight, true, in);
+        return takeRows(kernel_.add(from, y_), inFlight, true, in);
       });
     if (int64_t left = llvm::divideCeil(rows_ - whole, deep_))
       partial = takeRows(kernel_.add(kernel_.integer(whole), y_), left, false, partial);
     Values sums;
     for (auto [number, op] : llvm::enumerate(plan_.ops)) {
-      ArrayRef<Value> p = ArrayRef<Value>(partial).slice(number * kInFlight, kInFlight);
+      ArrayRef<Value> p = ArrayRef<Value>(partial).slice(number * kSums, kSums);
       sums.push_back(reducer_.combine(op, reducer_.combine(op, p[0], p[1]), reducer_.combine(op, p[2], p[3])));
     }
     return sums;
@@ -144,6 +149,7 @@ private:
   SmallVector<int64_t> kept_, reduced_; // extents of all dimensions but the last
   int64_t vectors_, rows_, outer_;      // columns in vectors, rows that are reduced, separate reductions
   int64_t across_, deep_, perBlock_;    // threads of a block: vectors, rows, separate reductions
+  bool few_;                            // blocks, too few to fill a GPU
   Value x_, y_, z_, column_;
   Values keptIndices_;
 };
@@ -154,7 +160,9 @@ FailureOr<LaunchShape> buildColumns(CudaKernelBuilder &kernel, const CudaFrame &
   FailureOr<ColumnPlan> plan = ColumnPlan::make(frame.region);
   if (failed(plan))
     return failure();
-  unsigned lanes = chooseLanes(frame.region, plan->space.laneExtent(), 4);
+  // The order of a band's sums does not depend on lanes, that of others does: it may not depend on types.
+  bool bands = tape::bandsOf(plan->ops.front()).has_value();
+  unsigned lanes = chooseLanes(frame.region, plan->space.laneExtent(), bands ? lanesOf16Bytes(frame.region) : 4);
   return ColumnKernel(kernel, frame, *plan, lanes).emit();
 }
 

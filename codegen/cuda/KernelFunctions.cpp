@@ -25,14 +25,17 @@ constexpr unsigned kMostArguments = 500; // of a launch: 4 KB of parameters
 class SharedBuffers {
 public:
   explicit SharedBuffers(ModuleOp planModule) {
-    planModule.walk([&](plan::LaunchOp launch) {
-      std::set<unsigned> &shared = arguments_[launch.getKernel().str()];
-      auto slots = launch->getOperands(); // reads, then writes
-      unsigned reads = launch.getReads().size();
-      for (unsigned written = reads; written < slots.size(); ++written)
-        for (unsigned other = 0; other < slots.size(); ++other)
-          if (other != written && slots[other] == slots[written])
-            shared.insert({other, written});
+    planModule.walk([&](plan::LaunchOp launch) { // arguments: reads, then writes
+      add(launch.getKernel(), SmallVector<Value>(launch->getOperands()), launch.getReads().size());
+    });
+    planModule.walk([&](plan::MatmulOp matmul) { // of the epilogue: c, what else it reads, writes
+      if (auto epilogue = matmul.getEpilogue()) {
+        SmallVector<Value> slots{matmul.getWrites().front()};
+        llvm::append_range(slots, matmul.getReads().drop_front(2));
+        unsigned reads = slots.size();
+        llvm::append_range(slots, matmul.getWrites());
+        add(*epilogue, slots, reads);
+      }
     });
   }
   bool contains(StringRef kernel, unsigned argument) const {
@@ -41,6 +44,13 @@ public:
   }
 
 private:
+  void add(StringRef kernel, ArrayRef<Value> slots, unsigned reads) {
+    for (unsigned written = reads; written < slots.size(); ++written)
+      for (unsigned other = 0; other < slots.size(); ++other)
+        if (other != written && slots[other] == slots[written])
+          arguments_[kernel.str()].insert({other, written});
+  }
+
   std::map<std::string, std::set<unsigned>, std::less<>> arguments_;
 };
 
@@ -56,6 +66,8 @@ FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &fra
     return buildRowMovement(kernel, frame, movementOf(frame.region));
   case Schedule::MultiTensor:
     return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::PartSums:
+    return buildPartSums(kernel, frame);
   case Schedule::Epilogue:
     return op.emitError("is the epilogue of a product, which the target cuda has not");
   }
@@ -114,7 +126,7 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
     return failure();
   if (shape->blocks > std::numeric_limits<int32_t>::max())
     return kernel.emitError("needs ") << shape->blocks << " blocks, more than a GPU launches; use a smaller batch";
-  functions.threads.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads)});
+  functions.bounds.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads), static_cast<unsigned>(shape->resident)});
   CudaKernel built;
   built.symbol = kernel.getSymName().str();
   built.blocks = shape->blocks;

@@ -1,11 +1,14 @@
 // Rows: a power of two of threads for each. Short rows are kept in registers over all passes. Of long ones, what several
 // passes read is kept in shared memory where it fits, each thread's elements for itself; otherwise each pass reads the row
-// anew, from the cache.
+// anew, from the cache. Where bands of rows are reduced besides, a block takes a band, four rows at a time, and each thread
+// keeps the sums of its columns in registers.
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/Reducer.h"
 #include "codegen/kernel/RowPlan.h"
 
 #include "llvm/Support/MathExtras.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -37,6 +40,17 @@ struct Division {
     perThread = llvm::divideCeil(vectors, threads);
     resident = perThread * lanes <= kResidentElements;
   }
+  /// Without sums over rows a thread may as well have one vector of it. More threads than a block has share a row by columns.
+  static Division ofElements(unsigned lanes, int64_t length) {
+    constexpr int64_t kMostAcross = 128;
+    Division division(lanes, length, 1);
+    division.threads = llvm::divideCeil(division.vectors, llvm::divideCeil(division.vectors, kMostAcross));
+    division.threads = llvm::alignTo(division.threads, kWarp / tape::kBandSlots);
+    division.perThread = 1;
+    division.resident = true;
+    return division;
+  }
+
   int64_t inFlight() const { return std::max<int64_t>(kInFlight / lanes, 4); }
   int64_t rowsPerBlock() const { return std::max<int64_t>(kBlockThreads / threads, 1); }
 };
@@ -45,49 +59,113 @@ class RowKernel {
 public:
   RowKernel(CudaKernelBuilder &kernel, const CudaFrame &frame, RowPlan &plan, Division division)
       : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space()), division_(division),
-        reducer_{kernel, division.lanes}, pieces_(space_.extents(true)) {
+        reducer_{kernel, division.lanes}, rowsPerBlock_(plan.bandShape() ? tape::kBandSlots : division.rowsPerBlock()),
+        pieces_(space_.extents(true)) {
     pieces_.push_back(space_.laneExtent() / division.lanes);
   }
 
   LaunchShape emit() {
-    int64_t perBlock = division_.rowsPerBlock(), threads = perBlock * division_.threads;
-    int64_t blocks = llvm::divideCeil(plan_.rowCount(), perBlock);
     for (RowPass *pass : plan_.passes())
       pass->expression->emitInvariants(kernel_, frame_.operands, pass == &plan_.rows() ? 1 : division_.lanes);
-
     Value thread = kernel_.threadIndex();
     inRow_ = kernel_.remainder(thread, division_.threads);
     rowInBlock_ = kernel_.divide(thread, division_.threads);
-    row_ = kernel_.add(kernel_.multiply(kernel_.blockIndex(), perBlock), rowInBlock_);
-    if (plan_.rowCount() % perBlock != 0) { // threads without a row compute the last one once more and store nothing
-      hasRow_ = kernel_.less(row_, plan_.rowCount());
-      row_ = kernel_.minimum(row_, kernel_.integer(plan_.rowCount() - 1));
-    }
-    kept_ = kernel_.delinearize(row_, space_.extents(false));
+    firstVector_ = inRow_;
     known_.resize(division_.resident ? division_.perThread : 0);
     if (!division_.resident)
       chooseStaged();
+    makeExchanges();
+    if (std::optional<tape::Bands> bands = plan_.bandShape())
+      return emitBands(*bands);
 
+    row_ = kernel_.add(kernel_.multiply(kernel_.blockIndex(), rowsPerBlock_), rowInBlock_);
+    if (plan_.rowCount() % rowsPerBlock_ != 0) { // threads without a row compute the last one once more and store nothing
+      hasRow_ = kernel_.less(row_, plan_.rowCount());
+      row_ = kernel_.minimum(row_, kernel_.integer(plan_.rowCount() - 1));
+    }
+    emitRow();
+    int64_t threads = rowsPerBlock_ * division_.threads;
+    // Shared memory holds two blocks; so should the registers.
+    int64_t resident = !staged_.empty() && threads <= kMostThreads ? 2 : 0;
+    return {static_cast<int64_t>(llvm::divideCeil(plan_.rowCount(), rowsPerBlock_)), threads, resident};
+  }
+
+private:
+  /// All passes over the current row, whose columns are taken into `sums` of bands.
+  Values emitRow(Values sums = {}) {
+    kept_ = kernel_.delinearize(row_, space_.extents(false));
     for (RowPass &pass : plan_.levels())
       for (auto [op, total] : llvm::zip(pass.reductions, reduce(pass)))
         provide(op, total);
+    if (RowPass &pass = plan_.bands(); !pass.roots.empty()) // before any store: a result may be written over an operand
+      for (int64_t i = 0; i < division_.perThread; ++i) {
+        Values values = emit(pass, vectorNumber(i), isWhole(i), &known_[i]);
+        reducer_.accumulate(pass.reductions, sums, i, division_.perThread, values, {division_.lanes, division_.lanes});
+      }
     if (!plan_.elements().roots.empty())
       storeElements();
     if (!plan_.rows().roots.empty())
       storeRow();
-    return {blocks, threads};
+    return sums;
   }
 
-private:
+  /// A block for each band. Thread groups take rows in turn; what they have summed is combined at the end.
+  LaunchShape emitBands(const tape::Bands &bands) {
+    assert(division_.resident && "rows of bands are short");
+    RowPass &pass = plan_.bands();
+    int64_t blocksOfBand = llvm::divideCeil(division_.vectors, division_.threads * division_.perThread);
+    Value band = kernel_.divide(kernel_.blockIndex(), blocksOfBand), first = kernel_.multiply(band, bands.rows);
+    firstVector_ = kernel_.add(kernel_.multiply(kernel_.remainder(kernel_.blockIndex(), blocksOfBand), division_.threads), inRow_);
+    Values sums = reducer_.neutrals(pass.reductions, division_.perThread);
+    sums = kernel_.loop(kernel_.integer(0), kernel_.integer(bands.rows), rowsPerBlock_, sums, [&](Value from, Values in) {
+      row_ = kernel_.add(kernel_.add(first, from), rowInBlock_);
+      in = emitRow(in);
+      if (division_.threads > kWarp && !plan_.levels().empty())
+        kernel_.barrier(); // what exchangeWarps has left has been read
+      return in;
+    });
+    for (auto [number, op, result] : llvm::enumerate(pass.reductions, pass.results))
+      storeBand(op, result, band, ArrayRef<Value>(sums).slice(number * division_.perThread, division_.perThread));
+    return {bands.bands * blocksOfBand, rowsPerBlock_ * division_.threads};
+  }
+
+  /// One vector of each thread at a time through shared memory: (0 with 1) with (2 with 3).
+  void storeBand(tape::ReduceOp op, unsigned result, Value band, ArrayRef<Value> sums) {
+    unsigned lanes = division_.lanes;
+    Type element = tape::computeType(tape::elementOf(op.getOperand()));
+    Value shared = kernel_.sharedArray(element, rowsPerBlock_ * division_.threads * lanes);
+    auto placeOf = [&](Value slot) {
+      return kernel_.multiply(kernel_.add(kernel_.multiply(slot, division_.threads), inRow_), lanes);
+    };
+    Value place = kernel_.multiply(band, division_.vectors * lanes);
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      kernel_.barrier(); // the vector before has been read
+      kernel_.store(shared, element, placeOf(rowInBlock_), sum, {lanes, lanes}, lanes);
+      kernel_.barrier();
+      Value number = vectorNumber(i), isFirst = kernel_.equal(rowInBlock_, 0);
+      kernel_.ifThen(isWhole(i) ? isFirst : kernel_.both(isFirst, kernel_.less(number, division_.vectors)), [&] {
+        Values slots;
+        for (int64_t slot = 0; slot < rowsPerBlock_; ++slot)
+          slots.push_back(kernel_.load(shared, element, placeOf(kernel_.integer(slot)), 1, {lanes, lanes}, lanes));
+        Value total = reducer_.combine(op, reducer_.combine(op, slots[0], slots[1]), reducer_.combine(op, slots[2], slots[3]));
+        Value offset = kernel_.add(place, kernel_.multiply(number, lanes));
+        kernel_.store(frame_.results[result], elementOf(result), offset, total, {lanes, lanes}, lanes);
+      });
+    }
+  }
+
   /// The indices of vector `number` of the row.
   Values indicesOf(Value number) {
     Values reduced = kernel_.delinearize(number, pieces_);
     Value lane = kernel_.multiply(reduced.pop_back_val(), division_.lanes);
     return mergeIndices(space_, kept_, reduced, lane);
   }
-  Value vectorNumber(int64_t i) { return kernel_.add(inRow_, kernel_.integer(i * division_.threads)); }
+  Value vectorNumber(int64_t i) { return kernel_.add(firstVector_, kernel_.integer(i * division_.threads)); }
   /// Only the last vectors of the threads can be beyond the row's end: they then take the last one once more.
-  bool isWhole(int64_t i) const { return (i + 1) * division_.threads <= division_.vectors; }
+  bool isWhole(int64_t i) const {
+    bool isAllOfRow = division_.perThread * division_.threads >= division_.vectors; // else several blocks share it
+    return isAllOfRow ? (i + 1) * division_.threads <= division_.vectors : division_.vectors % division_.threads == 0;
+  }
   Value clamp(Value number, bool whole) {
     return whole ? number : kernel_.minimum(number, kernel_.integer(division_.vectors - 1));
   }
@@ -207,6 +285,14 @@ private:
     return kernel_.combineThreads(kernel_.combineLanes(vector, combine), width, combine);
   }
 
+  /// Memory for the totals of each warp: outside of loops, where the kernel's function is known.
+  void makeExchanges() {
+    if (int64_t warps = division_.threads / kWarp; warps > 1)
+      for (RowPass &pass : plan_.levels())
+        for (tape::ReduceOp op : pass.reductions)
+          exchanges_[&pass].push_back(kernel_.sharedArray(tape::computeType(tape::elementOf(op.getOperand())), warps * rowsPerBlock_));
+  }
+
   /// The warps of a row by shared memory: every warp combines the totals of all in the same order.
   Values exchangeWarps(RowPass &pass, Values totals) {
     int64_t warps = division_.threads / kWarp;
@@ -214,9 +300,7 @@ private:
       return totals;
     Value inWarp = kernel_.remainder(inRow_, kWarp), warp = kernel_.divide(inRow_, kWarp);
     Value first = kernel_.multiply(rowInBlock_, warps);
-    Values arrays;
-    for (Value total : totals)
-      arrays.push_back(kernel_.sharedArray(total.getType(), warps * division_.rowsPerBlock()));
+    Values &arrays = exchanges_[&pass];
     kernel_.ifThen(kernel_.equal(inWarp, 0), [&] {
       for (auto [array, total] : llvm::zip_equal(arrays, totals))
         kernel_.store(array, total.getType(), kernel_.add(first, warp), total, {1, 1});
@@ -276,7 +360,7 @@ private:
     RowPass &pass = plan_.rows();
     Values none(pieces_.size() - 1, kernel_.integer(0));
     Values values = pass.expression->emit(kernel_, mergeIndices(space_, kept_, none, kernel_.integer(0)), {1, 1});
-    ifRow(kernel_.equal(inRow_, 0), [&] {
+    ifRow(kernel_.equal(firstVector_, 0), [&] {
       for (auto [result, value] : llvm::zip_equal(pass.results, values))
         kernel_.store(frame_.results[result], elementOf(result), row_, value, {1, 1});
     });
@@ -288,11 +372,13 @@ private:
   const IterationSpace &space_;
   Division division_;
   Reducer reducer_;
+  int64_t rowsPerBlock_; // that are worked on at a time
   SmallVector<int64_t> pieces_; // extents of the reduced dimensions, the last one in vectors
-  Value row_, rowInBlock_, inRow_, hasRow_;
+  Value row_, rowInBlock_, inRow_, hasRow_, firstVector_;
   Values kept_;
   std::vector<KnownValues> known_; // of each resident vector
   SmallVector<Staged> staged_;
+  std::map<const RowPass *, Values> exchanges_; // of each reduction
 };
 
 } // namespace
@@ -301,7 +387,9 @@ FailureOr<LaunchShape> buildRows(CudaKernelBuilder &kernel, const CudaFrame &fra
   FailureOr<RowPlan> plan = RowPlan::make(frame.region);
   if (failed(plan))
     return failure();
-  Division division(chooseLanes(frame.region, plan->space().laneExtent(), 8), plan->rowLength(), plan->rowCount());
+  unsigned lanes = chooseLanes(frame.region, plan->space().laneExtent(), 8);
+  bool onlyBands = plan->bandShape() && plan->levels().empty();
+  Division division = onlyBands ? Division::ofElements(lanes, plan->rowLength()) : Division(lanes, plan->rowLength(), plan->rowCount());
   return RowKernel(kernel, frame, *plan, division).emit();
 }
 

@@ -1,5 +1,6 @@
 // What a kernel does that works row by row: reductions over the last dimensions together with what is computed before,
 // between and after them (softmax, normalisation, cross entropy). Each level of reductions is one pass over the row.
+// Reductions of bands of rows may come besides (tape::bandsOf): the gradients of a normalisation's parameters, of a bias.
 #pragma once
 
 #include "codegen/kernel/Expression.h"
@@ -29,7 +30,10 @@ public:
   std::vector<RowPass> &levels() { return levels_; }
   RowPass &elements() { return elements_; }
   RowPass &rows() { return rows_; }
-  /// All of them that have roots.
+  /// What is reduced over bands of rows, none or several alike: reductions that are results, and nothing else reads.
+  RowPass &bands() { return bands_; }
+  std::optional<tape::Bands> bandShape();
+  /// All passes that have roots.
   llvm::SmallVector<RowPass *> passes();
 
   /// What a reduction is in the current row, for all later passes.
@@ -42,7 +46,7 @@ private:
   IterationSpace space_; // kept dimensions, then reduced ones
   int64_t rowCount_;
   std::vector<RowPass> levels_;
-  RowPass elements_, rows_;
+  RowPass elements_, rows_, bands_;
 };
 
 } // namespace tapeout::codegen

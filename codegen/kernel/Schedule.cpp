@@ -17,19 +17,20 @@ Operation *movementOf(Block *region) {
 Schedule scheduleOf(plan::KernelOp kernel) {
   Block *region = &kernel.getBody().front();
   if (kernel.getTensors() > 1)
-    return Schedule::MultiTensor;
+    return isa<tape::ReduceOp>(region->front()) ? Schedule::PartSums : Schedule::MultiTensor;
   if (kernel.getColumns())
     return Schedule::Epilogue;
   if (movementOf(region))
     return Schedule::RowMovement;
-  tape::ReduceOp reduction;
-  for (Operation &op : region->without_terminator())
-    if (auto reduce = dyn_cast<tape::ReduceOp>(op))
-      reduction = reduce;
-  if (reduction)
-    return tape::reducesRows(reduction) ? Schedule::Rows : Schedule::Columns;
-  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
   ValueRange results = region->getTerminator()->getOperands();
+  bool reduces = llvm::any_of(*region, [](Operation &op) { return isa<tape::ReduceOp>(op); });
+  auto isColumns = [](Value result) {
+    auto reduce = result.getDefiningOp<tape::ReduceOp>();
+    return reduce && !tape::reducesRows(reduce);
+  };
+  if (reduces) // bands of rows are columns too, which a kernel of rows can reduce besides
+    return llvm::all_of(results, isColumns) ? Schedule::Columns : Schedule::Rows;
+  auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
   bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
   return oneSize ? Schedule::Elementwise : Schedule::Rows;
 }

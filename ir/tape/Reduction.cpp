@@ -25,6 +25,27 @@ bool reducesRows(ReduceOp op) {
   return llvm::all_of(shapeOf(op.getOperand()).drop_front(op.getDimensions().back() + 1), [](int64_t extent) { return extent == 1; });
 }
 
+static constexpr int64_t kLeastBands = 128;
+
+std::optional<Bands> bandsOf(ReduceOp op) {
+  constexpr int64_t kMostColumns = 4096;
+  Bands result{1, 1, 1};
+  for (auto [d, extent] : llvm::enumerate(shapeOf(op.getOperand()))) {
+    int64_t dimension = d;
+    (dimension < op.getDimensions().front() ? result.bands : dimension > op.getDimensions().back() ? result.columns : result.rows) *=
+        extent;
+  }
+  bool fits = result.bands >= kLeastBands && result.rows % kBandSlots == 0 && result.columns > 1 && result.columns <= kMostColumns;
+  return fits ? std::optional(result) : std::nullopt;
+}
+
+bool sumsParts(ReduceOp op) {
+  constexpr int64_t kLeast = 32, kMostColumns = 16384, kVector = 4;
+  ArrayRef<int64_t> shape = shapeOf(op.getOperand());
+  return op.getKind() == "sum" && elementOf(op.getOperand()).isF32() && shape.size() == 2 && op.getDimensions() == ArrayRef<int64_t>{0} &&
+         shape[0] >= kLeast && shape[1] >= kLeast && shape[1] < kMostColumns && shape[1] % kVector == 0;
+}
+
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = shapeOf(adaptor.getOperand()), dimensions = adaptor.getDimensions();
@@ -67,15 +88,20 @@ static int64_t partsOf(int64_t elements) {
   return 1;
 }
 
-// The parts of long columns: as many as keep the threads of a large device busy, each long enough to be worth its result.
+// The parts of long columns: as many as keep the blocks of a large device busy, but few against the rows. Parts that are bands
+// (bandsOf) can be summed by a kernel that computes the rows.
 static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most) {
-  constexpr int64_t kBusy = 65536, kLong = 1024, kLeastRows = 64;
+  constexpr int64_t kMostElements = int64_t(1) << 20, kLong = 1024, kLeastRows = 16;
   if (rows < kLong)
     return 1;
-  for (int64_t parts = std::min({most, rows / kLeastRows, kBusy / columns}); parts > 1; --parts)
-    if (rows % parts == 0)
-      return parts;
-  return 1;
+  int64_t largest = 1;
+  for (int64_t parts = std::min({most, rows / kLeastRows, kMostElements / columns}); parts > 1; --parts)
+    if (rows % parts == 0) {
+      if (parts >= kLeastBands && rows / parts % kBandSlots == 0)
+        return parts;
+      largest = std::max(largest, parts);
+    }
+  return largest;
 }
 
 // A reduction of everything to one value, or of long columns, becomes two, so that threads can share the first.

@@ -8,15 +8,17 @@ namespace tapeout {
 
 namespace {
 
-/// The iteration space of a group; columns 0: not yet divided into rows.
+/// The iteration space of a group, and how it is walked: Pointwise, by rows (RowReduction), ColumnReduction, or not at all
+/// (Single). columns 0: not yet divided into rows.
 struct Space {
+  NodeKind kind;
   uint64_t elements, columns;
 };
 
 struct Group {
   std::vector<uint32_t> nodes; // ascending
   Space space;
-  NodeKind kind; // Pointwise, RowReduction (has one), ColumnReduction or Single
+  uint64_t bandColumns; // see FusionNode
   std::set<uint64_t> cuts; // in elements of the space
   std::set<uint32_t> producers, consumers; // other groups
 };
@@ -33,7 +35,7 @@ public:
       const FusionNode &node = nodes[i];
       groupOf_.push_back(i);
       place(i, i);
-      groups_[i] = {{i}, {node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.kind, {node.cuts.begin(), node.cuts.end()}, {}, {}};
+      groups_[i] = {{i}, {node.kind, node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.bandColumns, {node.cuts.begin(), node.cuts.end()}, {}, {}};
       for (const FusionEdge &edge : node.operands) {
         users_[edge.producer].push_back(i);
         groups_[i].producers.insert(edge.producer);
@@ -64,18 +66,17 @@ public:
     }
   }
 
-  /// Column reductions of one shape that read the same value read it once.
-  void mergeColumnReductions() {
-    for (uint32_t producer = 0; producer < nodes_.size(); ++producer)
-      for (size_t i = 1; i < users_[producer].size(); ++i) {
-        uint32_t a = groupOf_[users_[producer][i - 1]], b = groupOf_[users_[producer][i]];
-        if (a == b || groups_[a].kind != NodeKind::ColumnReduction || groups_[b].kind != NodeKind::ColumnReduction)
-          continue;
-        bool dependent = groups_[a].consumers.count(b) || groups_[a].producers.count(b); // one needs the other's results
-        if (groups_[a].space.columns == groups_[b].space.columns && groups_[a].space.elements == groups_[b].space.elements &&
-            fits(a, b) && !dependent && cutsFit(a, b, groups_[b].space))
-          position_[a] < position_[b] ? tryMerge(a, b, groups_[b].space) : tryMerge(b, a, groups_[b].space);
-      }
+  /// Column reductions of one shape that read what one kernel or call gives become one kernel; those of bands join what
+  /// computes the rows.
+  void mergeReaders() {
+    constexpr size_t kMostReaders = 8;
+    for (uint32_t producer = 0; producer < groups_.size(); ++producer) {
+      std::vector<uint32_t> readers(groups_[producer].consumers.begin(), groups_[producer].consumers.end());
+      for (size_t i = 1; i < readers.size(); ++i)
+        for (size_t j = i - std::min(i, kMostReaders); j < i; ++j)
+          if (!groups_[readers[i]].nodes.empty() && !groups_[readers[j]].nodes.empty()) // has not merged away
+            mergeReaders(readers[j], readers[i]);
+    }
   }
 
   std::vector<std::vector<uint32_t>> order() const {
@@ -87,6 +88,31 @@ public:
   }
 
 private:
+  void mergeReaders(uint32_t a, uint32_t b) {
+    const Group &first = groups_[a], &second = groups_[b];
+    if (a == b || !fits(a, b) || first.consumers.count(b) || first.producers.count(b)) // one needs the other's results
+      return;
+    bool alike = first.space.kind == NodeKind::ColumnReduction && second.space.kind == NodeKind::ColumnReduction &&
+                 first.space.elements == second.space.elements && first.space.columns == second.space.columns;
+    std::optional<Space> space = alike ? first.space : spaceWithBands(a, b);
+    if (space && cutsFit(a, b, *space))
+      position_[a] < position_[b] ? tryMerge(a, b, *space) : tryMerge(b, a, *space);
+  }
+
+  /// The rows of a kernel that reduces the bands of one group, or of both, and computes what else the groups do.
+  std::optional<Space> spaceWithBands(uint32_t a, uint32_t b) const {
+    Space space{NodeKind::RowReduction, groups_[a].space.elements, std::max(groups_[a].bandColumns, groups_[b].bandColumns)};
+    for (uint32_t number : {a, b}) {
+      const Group &group = groups_[number];
+      uint64_t columns = group.space.kind == NodeKind::ColumnReduction ? group.bandColumns : group.space.columns;
+      bool isUndivided = group.space.kind == NodeKind::Pointwise && columns == 0;
+      if (group.space.kind == NodeKind::Single || group.space.elements != space.elements ||
+          !(isUndivided || columns == space.columns))
+        return std::nullopt;
+    }
+    return space.columns > 0 ? std::optional(space) : std::nullopt;
+  }
+
   bool fits(uint32_t a, uint32_t b) const {
     const Group &first = groups_[a], &second = groups_[b];
     return first.nodes.size() + second.nodes.size() <= limits_.nodes && !isWallBetween(first, second) &&
@@ -103,32 +129,31 @@ private:
   /// The space of producer group `a` and consumer group `b` in one kernel, or none if no schedule runs them together.
   std::optional<Space> mergedSpace(uint32_t a, uint32_t b) const {
     const Group &producer = groups_[a], &consumer = groups_[b];
-    if (producer.kind == NodeKind::Single || consumer.kind == NodeKind::Single || producer.kind == NodeKind::ColumnReduction ||
-        !fits(a, b))
+    bool isKernel = producer.space.kind != NodeKind::Single && consumer.space.kind != NodeKind::Single;
+    if (!isKernel || producer.space.kind == NodeKind::ColumnReduction || !fits(a, b))
       return std::nullopt;
-    if (consumer.kind == NodeKind::ColumnReduction) // computes its operands on the way, and gives nothing else
-      return producer.kind == NodeKind::Pointwise && producer.space.columns == 0 &&
-                     producer.space.elements == consumer.space.elements && isOnlyUsedBy(a, b) && edgesAre(a, b, {EdgeKind::Same})
-                 ? std::optional(consumer.space)
-                 : std::nullopt;
+    if (consumer.space.kind == NodeKind::ColumnReduction) {
+      bool isOperand = producer.space.kind == NodeKind::Pointwise && producer.space.columns == 0 &&
+                       producer.space.elements == consumer.space.elements && isOnlyUsedBy(a, b) && edgesAre(a, b, {EdgeKind::Same});
+      if (isOperand) // computed on the way: the kernel gives nothing else
+        return consumer.space;
+      std::optional<Space> space = spaceWithBands(a, b);
+      return space && edgesFit(a, b, *space) ? space : std::nullopt;
+    }
     Space p = producer.space, c = consumer.space;
     if (p.elements == 1 && c.elements > 1) // every element would need it first: no thread could start
       return std::nullopt;
+    Space space{p.kind == NodeKind::Pointwise ? c.kind : p.kind, std::max(p.elements, c.elements), std::max(p.columns, c.columns)};
+    bool fit = false;
     if (p.elements == c.elements) {
-      if (p.columns != 0 && c.columns != 0 && p.columns != c.columns)
-        return std::nullopt;
-      Space space{p.elements, std::max(p.columns, c.columns)};
-      return edgesFit(a, b, space) ? std::optional(space) : std::nullopt;
+      fit = p.columns == 0 || c.columns == 0 || p.columns == c.columns;
+    } else if (c.elements > p.elements && p.columns == 0 && c.elements % p.elements == 0) { // `a` has an element for each row
+      space.columns = c.elements / p.elements;
+      fit = (c.columns == 0 || c.columns == space.columns) && space.columns > 1;
+    } else { // `b` has
+      fit = p.columns != 0 && c.columns == 0 && c.elements * p.columns == p.elements;
     }
-    // One side has an element for each row of the other.
-    if (c.elements > p.elements && p.columns == 0 && c.elements % p.elements == 0) {
-      Space space{c.elements, c.elements / p.elements};
-      return (c.columns == 0 || c.columns == space.columns) && space.columns > 1 && edgesFit(a, b, space) ? std::optional(space)
-                                                                                                    : std::nullopt;
-    }
-    if (p.columns != 0 && c.columns == 0 && c.elements * p.columns == p.elements)
-      return edgesFit(a, b, p) ? std::optional(p) : std::nullopt;
-    return std::nullopt;
+    return fit && edgesFit(a, b, space) ? std::optional(space) : std::nullopt;
   }
 
   bool isRow(uint32_t node, Space space) const { // gives one value per row
@@ -144,7 +169,8 @@ private:
           continue;
         bool fromRow = isRow(edge.producer, space);
         bool toRow = nodes_[node].kind == NodeKind::Pointwise && isRow(node, space);
-        if (edge.kind == EdgeKind::Other || (edge.kind == EdgeKind::Same && fromRow != toRow) ||
+        if (edge.kind == EdgeKind::Other || nodes_[edge.producer].kind == NodeKind::ColumnReduction ||
+            (edge.kind == EdgeKind::Same && fromRow != toRow) ||
             (edge.kind == EdgeKind::Row && !(fromRow && !toRow)))
           return false;
       }
@@ -162,10 +188,9 @@ private:
   /// Whether loops can be cut for all views of both groups, and rows are still summed in the same order.
   bool cutsFit(uint32_t a, uint32_t b, Space space) const {
     std::set<uint64_t> cuts = mergedCuts(a, b, space);
-    NodeKind kind = groups_[b].kind == NodeKind::Pointwise ? groups_[a].kind : groups_[b].kind;
-    if (kind != NodeKind::ColumnReduction && space.columns > 1) {
+    if (space.kind != NodeKind::ColumnReduction && space.columns > 1) {
       for (uint64_t cut : cuts)
-        if (kind == NodeKind::RowReduction && cut < space.columns && cut % limits_.rowStep != 0)
+        if (space.kind == NodeKind::RowReduction && cut < space.columns && cut % limits_.rowStep != 0)
           return false;
       cuts.insert(space.columns);
     }
@@ -243,8 +268,7 @@ private:
     std::merge(from.nodes.begin(), from.nodes.end(), into.nodes.begin(), into.nodes.end(), std::back_inserter(nodes));
     into.nodes = std::move(nodes);
     into.space = space;
-    if (into.kind == NodeKind::Pointwise)
-      into.kind = from.kind;
+    into.bandColumns = std::max(from.bandColumns, into.bandColumns);
     for (uint32_t group : from.producers) {
       groups_[group].consumers.erase(a);
       if (group != b) {
@@ -280,7 +304,7 @@ private:
 std::vector<std::vector<uint32_t>> formFusionGroups(const std::vector<FusionNode> &nodes, const FusionLimits &limits) {
   Merger merger(nodes, limits);
   merger.mergeAlongEdges();
-  merger.mergeColumnReductions();
+  merger.mergeReaders();
   merger.mergeAlongEdges(); // what only the reductions of one kernel read, they can compute on the way
   return merger.order();
 }

@@ -26,7 +26,7 @@ struct FusionEdge {
 enum class NodeKind {
   Pointwise,       ///< elements = those of the result
   RowReduction,    ///< elements = those of the operand, columns of them make one result
-  ColumnReduction, ///< elements = those of the operand; a kernel of column reductions has no other results
+  ColumnReduction, ///< elements = those of the operand; a kernel of column reductions has no other results, but for bands
   Single           ///< a kernel of its own, or no kernel at all: never merged
 };
 
@@ -35,6 +35,7 @@ struct FusionNode {
   NodeKind kind = NodeKind::Single;
   uint64_t elements = 0;
   uint64_t columns = 0;      ///< RowReduction: its row length. ColumnReduction: identifies its shape and dimensions
+  uint64_t bandColumns = 0;  ///< ColumnReduction of bands of rows of this length, which a kernel of such rows can do besides
   uint32_t phase = 0;        ///< ops of different phases do not share a kernel: that would prolong lives
   bool usedOutside = false;  ///< its result is also wanted by something that is no node (a return)
   uint64_t bytes = 0;        ///< of its results, where they are in memory

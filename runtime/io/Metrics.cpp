@@ -105,4 +105,6 @@ Status MetricsWriter::record(const StepMetrics &metrics) {
 
 void MetricsWriter::endLine() { state_->progress.endLine(); }
 
+void MetricsWriter::note(const std::string &lines) { state_->progress.note(lines); }
+
 } // namespace tapeout::rt

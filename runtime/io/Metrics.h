@@ -49,6 +49,8 @@ public:
   Status record(const StepMetrics &metrics);
   /// Ends the progress line, so that other output starts on a line of its own; record() may follow.
   void endLine();
+  /// Prints lines between the reports.
+  void note(const std::string &lines);
 
 private:
   struct State;

@@ -92,4 +92,12 @@ void Progress::endLine() {
   lineOpen_ = false;
 }
 
+void Progress::note(const std::string &lines) {
+  if (!out_)
+    return;
+  endLine();
+  std::fputs((lines + "\n").c_str(), out_);
+  std::fflush(out_);
+}
+
 } // namespace tapeout::rt

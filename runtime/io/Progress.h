@@ -22,6 +22,8 @@ public:
   Progress(std::FILE *out, bool terminal) : out_(out), terminal_(terminal) {}
   void report(const StepMetrics &metrics);
   void endLine();
+  /// Lines of their own between the reports.
+  void note(const std::string &lines);
 
 private:
   using Clock = std::chrono::steady_clock;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 namespace tapeout::rt::test {
 namespace {
@@ -85,7 +86,7 @@ void fillInput(std::span<uint8_t> bytes, uint64_t step) {
 enum class Mode { Queued, Traced, Checked };
 
 /// Trains `steps` steps; the losses are read one step late where steps are queued. Returns whether all were right.
-Result<bool> train(GpuMachine &machine, uint64_t steps, Mode mode) {
+Result<bool> train(GpuMachine &machine, uint64_t steps) {
   const plan::Program &step = *machine.plan.program("step");
   TAPEOUT_RETURN_IF_ERROR(initializeState(*machine.executor, {}, 1));
   bool right = true;
@@ -97,8 +98,7 @@ Result<bool> train(GpuMachine &machine, uint64_t steps, Mode mode) {
   };
   for (uint64_t i = 0; i < steps; ++i) {
     TAPEOUT_RETURN_IF_ERROR(machine.executor->write(machine.slot("x"), [&](std::span<uint8_t> bytes) { fillInput(bytes, i); }));
-    std::vector<InstructionTime> times;
-    TAPEOUT_RETURN_IF_ERROR(machine.executor->run(step, mode == Mode::Traced ? &times : nullptr));
+    TAPEOUT_RETURN_IF_ERROR(machine.executor->run(step));
     if (i > 0) {
       TAPEOUT_RETURN_IF_ERROR(machine.executor->wait(1));
       check(i - 1, 1);
@@ -129,6 +129,24 @@ double errorOfY(GpuMachine &machine, uint64_t steps) {
   for (int64_t i = 0; i < kElements; ++i)
     error = std::max(error, std::abs(y[i] - expected[i]));
   return error;
+}
+
+/// Every run has all its instructions; with CUPTI, the graphs of all but the first hold everything.
+void checkRecording(Report &report, const Result<Recording> &recording, uint64_t steps) {
+  if (!recording.isOk())
+    return report.check(recording.status(), "  recorded");
+  bool complete = recording->runs.size() == steps;
+  for (const RecordedRun &run : recording->runs) {
+    std::set<const plan::Instruction *> seen;
+    for (const Activity &activity : run.activities)
+      seen.insert(activity.instruction);
+    complete &= seen.size() == run.program->instructions()->size();
+  }
+  report.check(complete, "  recorded", "every instruction of {} runs, by {}", recording->runs.size(), recording->means);
+  if (recording->graphs)
+    report.check(recording->graphs->outside == 0 && recording->graphs->hostReads == 0, "  graphs hold everything",
+                 "{} kernels and copies inside, {} kernels outside, {} host reads", recording->graphs->inside,
+                 recording->graphs->outside, recording->graphs->hostReads);
 }
 
 void timeReplay(Report &report, GpuMachine &machine) {
@@ -166,12 +184,16 @@ void testSteps(Report &report, const std::vector<uint8_t> &cubin, uint32_t archi
       return;
     if (first.empty())
       report.check(true, "device", "{}", machine.executor->description());
-    Result<bool> right = train(machine, kSteps, variant.mode);
+    if (variant.mode == Mode::Traced)
+      report.check(machine.executor->startRecording(), variant.name);
+    Result<bool> right = train(machine, kSteps);
     if (!right.isOk()) {
       report.check(right.status(), variant.name);
       continue;
     }
     report.check(*right, variant.name, "every loss belongs to its step");
+    if (variant.mode == Mode::Traced)
+      checkRecording(report, machine.executor->finishRecording(), kSteps);
     double error = errorOfY(machine, kSteps);
     report.check(error < 1e-5, "  against double", "largest difference {:.1e}", error);
     std::vector<float> y = machine.floats("y"), reversed = machine.floats("reversed");

@@ -3,7 +3,7 @@
 // Long columns become parts first, so that many threads share them; the result is that of the second reduction. Short
 // columns stay.
 // CHECK-LABEL: @columns
-// CHECK:       %[[CUT:.*]] = tape.reshape %arg0 to [64, 1024, 768]
+// CHECK:       %[[CUT:.*]] = tape.reshape %arg0 to [512, 128, 768]
 // CHECK-NEXT:  %[[PARTS:.*]] = tape.reduce "sum" %[[CUT]] over [1]
 // CHECK-NEXT:  %[[SUM:.*]] = tape.reduce "sum" %[[PARTS]] over [0]
 // CHECK-NEXT:  %[[SHORT:.*]] = tape.reduce "sum" %arg1 over [1]

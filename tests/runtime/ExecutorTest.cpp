@@ -90,12 +90,22 @@ TEST(Executor, SameBitsOnEveryThreadCountAndIsa) {
 
 TEST(Executor, TimesEveryInstruction) {
   Machine machine(regressionPlan());
-  std::vector<InstructionTime> times;
-  ASSERT_TRUE(machine.executor->run(*machine.plan.program("step"), &times).isOk());
-  ASSERT_EQ(times.size(), 6u);
-  for (size_t i = 0; i < times.size(); ++i) {
-    EXPECT_LE(times[i].begin, times[i].end);
-    EXPECT_EQ(times[i].instruction, machine.plan.program("step")->instructions()->Get(i));
+  const plan::Program &step = *machine.plan.program("step");
+  ASSERT_TRUE(machine.executor->startRecording().isOk());
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(machine.executor->run(step).isOk());
+  Recording recording = std::move(*machine.executor->finishRecording());
+  ASSERT_TRUE(machine.executor->run(step).isOk()); // not recorded
+  EXPECT_EQ(recording.means, "the processor's clock");
+  EXPECT_FALSE(recording.graphs);
+  ASSERT_EQ(recording.runs.size(), 2u);
+  for (const RecordedRun &run : recording.runs) {
+    EXPECT_EQ(run.program, &step);
+    ASSERT_EQ(run.activities.size(), 6u);
+    for (size_t i = 0; i < run.activities.size(); ++i) {
+      EXPECT_LE(run.activities[i].begin, run.activities[i].end);
+      EXPECT_EQ(run.activities[i].instruction, step.instructions()->Get(i));
+    }
   }
 }
 

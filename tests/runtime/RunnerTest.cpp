@@ -166,6 +166,8 @@ TEST_F(Runner, RefusesEmptyAndMeaninglessValues) {
   }
   expectError(kTrain + "--steps 5 --checkpoint-dir @c --checkpoint-every -1", 78, "--checkpoint-every");
   expectError(kTrain + "--steps 5 --temperature nan", 78, "--temperature");
+  expectError(kTrain + "--steps 5 --trace-from 3", 2, "--trace-from needs --trace");
+  expectError(kTrain + "--steps 5 --trace @t --trace-from 6", 78, "--trace-from: this run ends with step 5");
   expectError(kTrain + "--steps 5 --eval-labels @y.npy", 2, "--eval-labels belongs to --eval-data");
   expectError(kTrain + "--steps 5 --eval-data @x.npy", 66, "--eval-labels");
 }
@@ -211,6 +213,7 @@ TEST_F(Runner, TrainsOnDemandForBench) {
     EXPECT_FALSE(std::getline(lines, rest)) << rest;
     EXPECT_NE(description.find("\"launches\":"), std::string::npos) << description;
     EXPECT_NE(description.find("\"arena_planned\":128"), std::string::npos) << description;
+    EXPECT_NE(description.find("\"memory_planned\":128"), std::string::npos) << description;
     EXPECT_EQ(std::count(three.begin(), three.end(), ','), std::count(one.begin(), one.end(), ',') + 4) << three;
     EXPECT_EQ(one.find("\"loss\":0.0,"), std::string::npos) << one;
     EXPECT_EQ(one.find("\"arena_resident\":0,"), std::string::npos) << one;

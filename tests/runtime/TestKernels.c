@@ -53,6 +53,14 @@ KERNEL(sgd) {
   }
 }
 
+// (c[kBatch x 4], bias[4]) -> c; one unit per sample
+KERNEL(add_bias) {
+  const float *c = args[0], *bias = args[1];
+  float *out = args[2];
+  for (int64_t i = 4 * begin; i < 4 * end; ++i)
+    out[i] = c[i] + bias[i % 4];
+}
+
 // (step) -> step; one unit
 KERNEL(count_step) { *(int64_t *)args[1] = *(const int64_t *)args[0] + 1; }
 

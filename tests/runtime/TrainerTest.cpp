@@ -177,8 +177,24 @@ TEST(Trainer, TraceNamesLayersAndKernels) {
   EXPECT_EQ(events[0]["cat"], "forward");
   EXPECT_EQ(events[0]["args"]["kernel"], "matmul 16 x 1 x 8");
   EXPECT_EQ(events[4]["args"]["kernel"], "sgd");
-  EXPECT_EQ(events[23]["args"]["step"], 4);
+  EXPECT_EQ(events[0]["args"]["step"], 2);
+  EXPECT_EQ(events[23]["args"]["step"], 5);
   EXPECT_GE(events[23]["ts"], events[0]["ts"]);
+}
+
+TEST(Trainer, TraceBeginsWhereItIsTold) {
+  TemporaryFolder folder;
+  writeRegressionData(folder, 64);
+  const std::tuple<uint64_t, uint64_t, int, int> cases[] = {{0, 1, 1, 1}, {0, 3, 2, 3}, {7, 9, 7, 9}, {4, 20, 4, 7}};
+  for (auto [from, steps, first, last] : cases) {
+    Session session(folder, regressionPlan());
+    session.options.tracePath = folder.file("trace.json");
+    session.options.traceFrom = from;
+    ASSERT_TRUE(session.train(steps).isOk());
+    nlohmann::json events = nlohmann::json::parse(readText(folder.file("trace.json")))["traceEvents"];
+    EXPECT_EQ(events.front()["args"]["step"], first) << from << " of " << steps;
+    EXPECT_EQ(events.back()["args"]["step"], last) << from << " of " << steps;
+  }
 }
 
 TEST(Trainer, PlanWithoutStepIsRefused) {

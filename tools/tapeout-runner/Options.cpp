@@ -82,7 +82,8 @@ void addOptions(CLI::App &app, Options &options, Parsed &parsed, const rt::Plan 
   app.add_option("--top-k", options.topK, "choose among the k most likely tokens; 0: all [0]")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
 
-  app.add_option("--trace", options.trace, "write when each kernel of the first steps ran, for chrome://tracing");
+  app.add_option("--trace", options.trace, "write when each kernel of four steps ran, for chrome://tracing, and a table (.txt)");
+  app.add_option("--trace-from", options.traceFrom, "the first step of --trace [the second of this run]")->check(count);
   app.add_flag("--describe", options.describe, "print what this executable holds");
   app.add_flag("--bench", options.bench)->group(""); // the other end of `tapeout bench`: not for hands
   app.add_flag("--check-memory", options.checkMemory, "prove the memory plan and fill dead memory with NaN (slow)");
@@ -172,6 +173,8 @@ Status checkCombination(const Options &options) {
     return usage("--eval-every needs --eval-data");
   if (!options.trace.empty() && options.data.empty())
     return usage("--trace shows training steps; give --data as well");
+  if (options.traceFrom > 0 && options.trace.empty())
+    return usage("--trace-from needs --trace, the file to write");
   return Status::ok();
 }
 

@@ -39,6 +39,7 @@ struct Options {
   int64_t topK = 0;
 
   std::string trace;
+  uint64_t traceFrom = 0; ///< 0: from the second step of this run
   bool describe = false;
   bool bench = false; ///< see runtime/Bench.h
   bool checkMemory = false;

@@ -180,6 +180,9 @@ Status Run::takeSteps() {
     config_["total_steps"] = static_cast<double>(*options_.steps);
   if (!options_.data.empty() && config_["total_steps"] < 1)
     return Status::error(ExitCode::BadConfig, "--steps: there is no number of steps to train; give --steps N");
+  if (static_cast<double>(options_.traceFrom) > config_["total_steps"])
+    return Status::error(ExitCode::BadConfig, fmt::format("--trace-from: this run ends with step {}; give an earlier step",
+                                                          config_["total_steps"]));
   return Status::ok();
 }
 
@@ -243,6 +246,7 @@ Status Run::train() {
   options.keep = options_.keep;
   options.evalEvery = options_.evalEvery;
   options.tracePath = options_.trace;
+  options.traceFrom = options_.traceFrom;
   fmt::print("{}: {} samples per step, {}; {}{}\n", printable(plan_.model().name()), plan_.model().batch(),
              executor_->description(), (*data)->description(),
              stepsDone_ > 0 ? fmt::format("; resumed after step {}", stepsDone_) : "");

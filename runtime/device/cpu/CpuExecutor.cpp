@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tapeout::rt {
 namespace {
@@ -200,19 +201,29 @@ std::string CpuExecutor::description() const {
   return fmt::format("{} threads, {}", pool().threads(), isa_ == CpuIsa::Avx512 ? "AVX-512" : "AVX2");
 }
 
-Status CpuExecutor::run(const plan::Program &program, std::vector<InstructionTime> *times) {
+Status CpuExecutor::startRecording() {
+  recording_ = Recording{.means = "the processor's clock", .runs = {}, .graphs = {}, .roofs = {}};
+  return Status::ok();
+}
+
+Result<Recording> CpuExecutor::finishRecording() { return *std::exchange(recording_, std::nullopt); }
+
+Status CpuExecutor::run(const plan::Program &program) {
   auto found = std::find_if(programs_.begin(), programs_.end(),
                             [&](const Prepared &prepared) { return prepared.program == &program; });
   assert(found != programs_.end() && "a program of this executor's plan");
   const std::span<uint8_t> arena(arena_.transient().data(), arena_.transient().size() + MemoryRegion::kMinSlack);
   if (found->check)
     std::memset(arena.data(), MemoryCheck::kPoison, arena.size());
+  std::vector<Activity> *activities = nullptr;
+  if (recording_)
+    activities = &recording_->runs.emplace_back(RecordedRun{&program, {}}).activities;
   for (size_t i = 0; i < found->instructions.size(); ++i) {
-    if (times)
-      times->push_back({program.instructions()->Get(i), std::chrono::steady_clock::now(), {}});
+    if (activities)
+      activities->push_back({program.instructions()->Get(i), "", std::chrono::steady_clock::now(), {}});
     execute(found->instructions[i], *found);
-    if (times)
-      times->back().end = std::chrono::steady_clock::now();
+    if (activities)
+      activities->back().end = std::chrono::steady_clock::now();
     if (found->check)
       for (uint32_t slot : found->check->dyingAfter(i))
         std::memset(address(slot), MemoryCheck::kPoison, plan().slot(slot).bytes());

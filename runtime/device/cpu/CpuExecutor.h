@@ -21,7 +21,9 @@ public:
   static Result<std::unique_ptr<CpuExecutor>> create(const Plan &plan, std::span<const uint8_t> kernels,
                                                      const ExecutorOptions &options);
 
-  Status run(const plan::Program &program, std::vector<InstructionTime> *times = nullptr) override;
+  Status run(const plan::Program &program) override;
+  Status startRecording() override;
+  Result<Recording> finishRecording() override;
   unsigned runsAhead() const override { return 0; }
   Status wait(unsigned ago = 0) override { return Status::ok(); }
   const void *scalar(uint32_t slot, unsigned ago = 0) const override { return address(slot); }
@@ -86,6 +88,7 @@ private:
   std::optional<GemmStaging> staging_; // where the plan has products in low precision
   std::vector<KernelFunction> functions_; // per kernel of the plan
   std::vector<Prepared> programs_;
+  std::optional<Recording> recording_;
 };
 
 } // namespace tapeout::rt

@@ -21,6 +21,8 @@ constexpr int kCublasCompute32F = 68;                           // cublasCompute
 constexpr int32_t kCublasOpN = 0, kCublasOpT = 1;               // cublasOperation_t
 constexpr int kCudaR32F = 0, kCudaR16F = 2, kCudaR16BF = 14;    // cudaDataType
 constexpr int kMatmulDescTransA = 3, kMatmulDescTransB = 4;     // cublasLtMatmulDescAttributes_t
+constexpr int kMatmulDescEpilogue = 7, kMatmulDescBiasPointer = 8;
+constexpr uint32_t kEpilogueBias = 4;                           // cublasLtEpilogue_t: one number for each row, of the result's type
 constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;    // cublasLtMatrixLayoutAttribute_t
 constexpr int kPreferenceWorkspaceBytes = 1, kPreferenceReductionSchemes = 3; // cublasLtMatmulPreferenceAttributes_t
 constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6, kPreferenceAlignmentC = 7, kPreferenceAlignmentD = 8;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <initializer_list>
 
 namespace tapeout::rt {
@@ -63,6 +64,14 @@ Status CublasProduct::describe(const ProductOperands &operands) {
   desc_ = Owned(desc, library.matmulDescDestroy);
   TAPEOUT_RETURN_IF_ERROR(context_->check(set(kMatmulDescTransA, layout_.left.transposed), "a transposed operand"));
   TAPEOUT_RETURN_IF_ERROR(context_->check(set(kMatmulDescTransB, layout_.right.transposed), "a transposed operand"));
+  if (operands.bias != 0) { // the library adds to rows of c^T
+    assert(layout_.swapped && layout_.batch == 1 && layout_.outer == 1);
+    const uint32_t epilogue = kEpilogueBias;
+    CublasStatus status = library.matmulDescSetAttribute(desc_.get(), kMatmulDescEpilogue, &epilogue, sizeof epilogue);
+    if (status == kCublasSuccess)
+      status = library.matmulDescSetAttribute(desc_.get(), kMatmulDescBiasPointer, &operands.bias, sizeof operands.bias);
+    TAPEOUT_RETURN_IF_ERROR(context_->check(status, "a bias"));
+  }
 
   auto makeLayout = [&](const MatrixLayout &from, ElementType type, Owned<CublasMatrixLayout> &to) {
     CublasMatrixLayout layout;
@@ -78,8 +87,8 @@ Status CublasProduct::describe(const ProductOperands &operands) {
   TAPEOUT_RETURN_IF_ERROR(makeLayout(layout_.left, operands.type, leftLayout_));
   TAPEOUT_RETURN_IF_ERROR(makeLayout(layout_.right, operands.type, rightLayout_));
   TAPEOUT_RETURN_IF_ERROR(makeLayout(layout_.result, operands.resultType, resultLayout_));
-  key_ = fmt::format("{} {} {}: {}; {}; {}; batch {}", name(operands.type), name(operands.resultType),
-                     beta_ == 0 ? "overwrite" : "accumulate",
+  key_ = fmt::format("{} {} {}{}: {}; {}; {}; batch {}", name(operands.type), name(operands.resultType),
+                     beta_ == 0 ? "overwrite" : "accumulate", operands.bias != 0 ? " bias" : "",
                      text(layout_.left, alignmentOf(left_, layout_.left.outerStride, leftBytes_)),
                      text(layout_.right, alignmentOf(right_, layout_.right.outerStride, leftBytes_)),
                      text(layout_.result, alignmentOf(result_, layout_.result.outerStride, resultBytes_)), layout_.batch);

@@ -11,10 +11,12 @@
 
 namespace tapeout::rt {
 
-/// A, b and c of a product: addresses and element types. a and b have one type; c has it too, or is f32.
+/// A, b and c of a product: addresses and element types. a and b have one type; c has it too, or is f32. bias: of c's type, one
+/// number for each column, which is added to all rows before rounding; 0: none.
 struct ProductOperands {
   CuDevicePointer a, b, c;
   ElementType type, resultType;
+  CuDevicePointer bias = 0;
 };
 
 /// A cuBLASLt handle with the memory its kernels may use.
@@ -31,7 +33,7 @@ struct CublasContext {
 
 class CublasProduct {
 public:
-  /// `context` outlives the product. `problem` has passed chooseMatmulLayout.
+  /// `context` outlives the product. `problem` has passed chooseMatmulLayout. With a bias, c is one row-major matrix.
   static Result<CublasProduct> create(const CublasContext &context, const GemmProblem &problem,
                                       const ProductOperands &operands);
 
@@ -43,9 +45,7 @@ public:
   /// Whether the library can run it for this product within the workspace. Its heuristics do not list the same algorithms in
   /// every process, so what was chosen once may be missing in candidates().
   bool accepts(const CublasAlgorithm &algorithm) const;
-  void setAlgorithm(const CublasAlgorithm &algorithm) { algorithm_ = algorithm; }
   /// Queues the product on the context's stream.
-  Status run() const { return run(algorithm_); }
   Status run(const CublasAlgorithm &algorithm) const;
 
 private:
@@ -60,7 +60,6 @@ private:
   std::string key_;
   Owned<CublasMatmulDesc> desc_;
   Owned<CublasMatrixLayout> leftLayout_, rightLayout_, resultLayout_;
-  CublasAlgorithm algorithm_ = {};
 };
 
 } // namespace tapeout::rt

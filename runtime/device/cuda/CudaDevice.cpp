@@ -13,7 +13,7 @@ Result<CudaLibraries> CudaLibraries::open(const Plan &plan) {
   Result<CudaDriver> driver = CudaDriver::open();
   if (!driver.isOk())
     return driver.status();
-  CudaLibraries libraries{*driver, std::nullopt, std::nullopt};
+  CudaLibraries libraries{.driver = *driver};
   uint64_t products = 0, attentions = 0;
   for (const plan::Program *program : orEmpty(plan.root().programs())) {
     products += totalsOf(*program).products;

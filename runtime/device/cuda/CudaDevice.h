@@ -3,6 +3,7 @@
 
 #include "runtime/device/cuda/CublasLt.h"
 #include "runtime/device/cuda/Cudnn.h"
+#include "runtime/device/cuda/Cupti.h"
 #include "runtime/device/cuda/CudaDriver.h"
 
 #include <optional>
@@ -17,6 +18,7 @@ struct CudaLibraries {
   CudaDriver driver;
   std::optional<CublasLt> blas = {};    ///< for plans with matrix products
   std::optional<CudnnLibrary> dnn = {}; ///< for plans with attention
+  Result<Cupti> (*openCupti)() = Cupti::open; ///< called when runs are to be recorded
 
   /// Unavailable (69) when one is missing.
   static Result<CudaLibraries> open(const Plan &plan);

@@ -47,6 +47,9 @@ Result<CudaDriver> CudaDriver::resolve(void *library) {
   symbols.find("cuStreamSynchronize", driver.streamSynchronize);
   symbols.find("cuStreamBeginCapture_v2", driver.streamBeginCapture);
   symbols.find("cuStreamEndCapture", driver.streamEndCapture);
+  symbols.find("cuStreamGetCaptureInfo_v2", driver.streamGetCaptureInfo);
+  symbols.find("cuGraphGetNodes", driver.graphGetNodes);
+  symbols.find("cuGraphNodeGetType", driver.graphNodeGetType);
   symbols.find("cuGraphInstantiateWithFlags", driver.graphInstantiate);
   symbols.find("cuGraphLaunch", driver.graphLaunch);
   symbols.find("cuGraphDestroy", driver.graphDestroy);

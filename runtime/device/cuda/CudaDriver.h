@@ -20,6 +20,7 @@ using CuFunction = struct CuFunctionObject *;
 using CuStream = struct CuStreamObject *;
 using CuEvent = struct CuEventObject *;
 using CuGraph = struct CuGraphObject *;
+using CuGraphNode = struct CuGraphNodeObject *;
 using CuGraphExec = struct CuGraphExecObject *;
 
 constexpr CuResult kCuSuccess = 0, kCuOutOfMemory = 2, kCuNoDevice = 100;
@@ -29,6 +30,7 @@ constexpr int kCuMaxDynamicSharedBytes = 8;      // CUfunction_attribute
 constexpr unsigned kCuStreamNonBlocking = 1;     // CUstream_flags
 constexpr unsigned kCuEventDisableTiming = 2;    // CUevent_flags
 constexpr int kCuCaptureThreadLocal = 1;         // CUstreamCaptureMode
+constexpr int kCuNodeKernel = 0, kCuNodeCopy = 1, kCuNodeFill = 2; // CUgraphNodeType
 constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6; // CUjit_option
 
 struct CudaDriver {
@@ -73,6 +75,11 @@ struct CudaDriver {
   CuResult (*streamSynchronize)(CuStream stream);
   CuResult (*streamBeginCapture)(CuStream stream, int mode);
   CuResult (*streamEndCapture)(CuStream stream, CuGraph *graph);
+  /// The last two may be null.
+  CuResult (*streamGetCaptureInfo)(CuStream stream, int *state, uint64_t *id, CuGraph *graph, const CuGraphNode **dependencies,
+                                   size_t *dependencyCount);
+  CuResult (*graphGetNodes)(CuGraph graph, CuGraphNode *nodes, size_t *count); ///< only the number where `nodes` is null
+  CuResult (*graphNodeGetType)(CuGraphNode node, int *type);
   CuResult (*graphInstantiate)(CuGraphExec *executable, CuGraph graph, unsigned long long flags);
   CuResult (*graphLaunch)(CuGraphExec executable, CuStream stream);
   CuResult (*graphDestroy)(CuGraph graph);

@@ -53,7 +53,7 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
   uint64_t libraryBytes = alignTable(plan.root().workspace_bytes()) + tableBytes(plan);
   TAPEOUT_RETURN_IF_ERROR(checkFreeMemory(*device, plan, libraryBytes));
 
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options));
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, std::move(*device), options, libraries.openCupti));
   executor->libraryBytes_ = libraryBytes;
   executor->tableEnd_ = alignTable(plan.root().workspace_bytes());
   TAPEOUT_RETURN_IF_ERROR(executor->allocate());
@@ -117,9 +117,9 @@ Status CudaExecutor::openLibrary(const CudnnLibrary &library) {
 }
 
 Status CudaExecutor::prepare(const plan::Program &program) {
-  Prepared prepared{.program = &program, .instructions = {}, .arguments = {}, .check = {}, .graph = {}};
+  Prepared prepared{.program = &program, .instructions = {}, .check = {}, .graph = {}, .nodes = {}};
   for (const plan::Instruction *instruction : orEmpty(program.instructions())) {
-    Result<Instruction> made = prepareInstruction(*instruction, prepared);
+    Result<Instruction> made = prepareInstruction(*instruction);
     if (!made.isOk())
       return made.status();
     prepared.instructions.push_back(std::move(*made));
@@ -146,7 +146,7 @@ CuDevicePointer CudaExecutor::use(uint32_t index) {
   return address(index);
 }
 
-Result<CudaExecutor::Instruction> CudaExecutor::prepareLaunch(const plan::Launch &launch, Prepared &prepared) {
+Result<CudaExecutor::Launch> CudaExecutor::prepareLaunch(const plan::Launch &launch) {
   const plan::Kernel &kernel = *plan().root().kernels()->Get(launch.kernel());
   const plan::GpuKernel &gpu = *kernel.gpu();
   std::vector<CuDevicePointer> arguments;
@@ -161,10 +161,20 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareLaunch(const plan::Launch
     TAPEOUT_RETURN_IF_ERROR(synchronize());
     arguments = {table};
   }
-  Launch result{modules_.function(launch.kernel()), gpu.blocks(),    gpu.threads(), gpu.shared_bytes(),
-                prepared.arguments.size(),          arguments.size()};
-  prepared.arguments.insert(prepared.arguments.end(), arguments.begin(), arguments.end());
-  return Instruction(result);
+  return Launch{modules_.function(launch.kernel()), gpu.blocks(), gpu.threads(), gpu.shared_bytes(), std::move(arguments)};
+}
+
+Status CudaExecutor::prepareBias(const plan::Matmul &matmul, ProductOperands operands, TunedProduct &product) {
+  operands.bias = use(matmul.epilogue()->arguments()->Get(1));
+  Result<CublasProduct> withBias = CublasProduct::create(blas_, toGemmProblem(matmul), operands);
+  if (!withBias.isOk())
+    return withBias.status();
+  product.withBias.emplace(std::move(*withBias));
+  Result<Launch> launch = prepareLaunch(*matmul.epilogue());
+  if (!launch.isOk())
+    return launch.status();
+  product.addBias = [this, launch = std::move(*launch)] { return queue(launch); };
+  return Status::ok();
 }
 
 Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Instruction &instruction) {
@@ -201,9 +211,11 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Ins
   return Instruction(Attention{attentions_.size() - 1});
 }
 
-Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::Instruction &instruction, Prepared &prepared) {
-  if (const plan::Launch *launch = instruction.body_as_Launch())
-    return prepareLaunch(*launch, prepared);
+Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::Instruction &instruction) {
+  if (const plan::Launch *planned = instruction.body_as_Launch()) {
+    Result<Launch> launch = prepareLaunch(*planned);
+    return launch.isOk() ? Result<Instruction>(Instruction(std::move(*launch))) : launch.status();
+  }
   if (const plan::Matmul *matmul = instruction.body_as_Matmul()) {
     auto at = [&](uint32_t slot, int64_t offset) {
       return use(slot) + offset * elementSize(elementType(plan().slot(slot)));
@@ -211,10 +223,13 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::I
     ProductOperands operands{at(matmul->a(), matmul->a_offset()), at(matmul->b(), matmul->b_offset()),
                              at(matmul->c(), matmul->c_offset()), elementType(plan().slot(matmul->a())),
                              elementType(plan().slot(matmul->c()))};
-    Result<CublasProduct> product = CublasProduct::create(blas_, toGemmProblem(*matmul), operands);
-    if (!product.isOk())
-      return product.status();
-    products_.push_back(std::move(*product));
+    Result<CublasProduct> plain = CublasProduct::create(blas_, toGemmProblem(*matmul), operands);
+    if (!plain.isOk())
+      return plain.status();
+    TunedProduct product{std::move(*plain)};
+    if (matmul->bias())
+      TAPEOUT_RETURN_IF_ERROR(prepareBias(*matmul, operands, product));
+    products_.push_back(std::move(product));
     return Instruction(Product{products_.size() - 1});
   }
   if (instruction.body_as_Attention())

@@ -12,16 +12,20 @@ namespace tapeout::rt {
 
 constexpr uint64_t kReadBytes = uint64_t(64) << 20; // of the arena at a time
 
+Status CudaExecutor::queue(const Launch &launch) const {
+  std::vector<void *> parameters; // the driver copies what they point to
+  for (const CuDevicePointer &argument : launch.arguments)
+    parameters.push_back(const_cast<CuDevicePointer *>(&argument));
+  return driver_.check(driver_.launchKernel(launch.function, launch.blocks, 1, 1, launch.threads, 1, 1, launch.sharedBytes,
+                                            stream_.get(), parameters.data(), nullptr),
+                       "the kernel cannot be launched");
+}
+
 Status CudaExecutor::queue(const Prepared &prepared, size_t index) {
   const Instruction &instruction = prepared.instructions[index];
   Status status;
   if (const auto *launch = std::get_if<Launch>(&instruction)) {
-    std::vector<void *> parameters(launch->arguments); // the driver copies what they point to
-    for (size_t i = 0; i < parameters.size(); ++i)
-      parameters[i] = const_cast<CuDevicePointer *>(&prepared.arguments[launch->firstArgument + i]);
-    status = driver_.check(driver_.launchKernel(launch->function, launch->blocks, 1, 1, launch->threads, 1, 1,
-                                                launch->sharedBytes, stream_.get(), parameters.data(), nullptr),
-                           "the kernel cannot be launched");
+    status = queue(*launch);
   } else if (const auto *product = std::get_if<Product>(&instruction)) {
     status = products_[product->index].run();
   } else if (const auto *attention = std::get_if<Attention>(&instruction)) {
@@ -46,10 +50,24 @@ Status CudaExecutor::queueAll(const Prepared &prepared) {
   return Status::ok();
 }
 
+/// While a graph is captured: notes how many nodes each instruction leaves in it.
+Status CudaExecutor::queueAndCount(Prepared &prepared) {
+  uint32_t before = 0;
+  for (size_t i = 0; i < prepared.instructions.size(); ++i) {
+    TAPEOUT_RETURN_IF_ERROR(queue(prepared, i));
+    Result<uint32_t> nodes = capturedNodes();
+    if (!nodes.isOk())
+      return nodes.status();
+    prepared.nodes.push_back(*nodes - before);
+    before = *nodes;
+  }
+  return Status::ok();
+}
+
 Status CudaExecutor::capture(Prepared &prepared) {
   TAPEOUT_RETURN_IF_ERROR(
       driver_.check(driver_.streamBeginCapture(stream_.get(), kCuCaptureThreadLocal), "the step cannot be captured"));
-  Status queued = queueAll(prepared);
+  Status queued = recording_ ? queueAndCount(prepared) : queueAll(prepared);
   CuGraph captured = nullptr;
   Status ended = driver_.check(driver_.streamEndCapture(stream_.get(), &captured), "the step cannot be captured");
   Owned<CuGraph> graph;
@@ -63,17 +81,27 @@ Status CudaExecutor::capture(Prepared &prepared) {
   return Status::ok();
 }
 
+Status CudaExecutor::launchGraph(Prepared &prepared) {
+  if (!prepared.graph)
+    TAPEOUT_RETURN_IF_ERROR(capture(prepared));
+  if (recording_) {
+    replays_.push_back({recording_->runs.size(), &prepared});
+    recording_->runs.push_back({prepared.program, {}});
+  }
+  return driver_.check(driver_.graphLaunch(prepared.graph.get(), stream_.get()), "a step cannot be queued");
+}
+
 /// Uncaptured, with a look at every instruction; returns when the run is over.
-Status CudaExecutor::observe(const Prepared &prepared, std::vector<InstructionTime> *times) {
-  using Clock = std::chrono::steady_clock;
+Status CudaExecutor::observe(const Prepared &prepared) {
   const size_t count = prepared.instructions.size();
-  while (times && traceEvents_.size() < count + 1) {
+  while (recording_ && traceEvents_.size() < count + 1) {
     CuEvent event;
     TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.eventCreate(&event, 0), "an event for the trace"));
     traceEvents_.emplace_back(event, driver_.eventDestroy);
   }
   auto mark = [&](size_t index) {
-    return times ? driver_.check(driver_.eventRecord(traceEvents_[index].get(), stream_.get()), "the trace") : Status::ok();
+    return !recording_ ? Status::ok()
+                       : driver_.check(driver_.eventRecord(traceEvents_[index].get(), stream_.get()), "the trace");
   };
   auto poison = [&](CuDevicePointer begin, uint64_t bytes) {
     return driver_.check(driver_.memsetD8Async(begin, MemoryCheck::kPoison, bytes, stream_.get()), "memory check");
@@ -81,7 +109,9 @@ Status CudaExecutor::observe(const Prepared &prepared, std::vector<InstructionTi
   if (prepared.check)
     TAPEOUT_RETURN_IF_ERROR(poison(arena_.get(), plan().arenaBytes() + kGuardBytes));
   TAPEOUT_RETURN_IF_ERROR(synchronize());
-  Clock::time_point start = Clock::now();
+  if (recorder_)
+    TAPEOUT_RETURN_IF_ERROR(recorder_->pause());
+  auto start = std::chrono::steady_clock::now();
   TAPEOUT_RETURN_IF_ERROR(mark(0));
   for (size_t i = 0; i < count; ++i) {
     TAPEOUT_RETURN_IF_ERROR(queue(prepared, i));
@@ -91,16 +121,26 @@ Status CudaExecutor::observe(const Prepared &prepared, std::vector<InstructionTi
         TAPEOUT_RETURN_IF_ERROR(poison(address(slot), plan().slot(slot).bytes()));
   }
   TAPEOUT_RETURN_IF_ERROR(synchronize());
+  if (recorder_)
+    TAPEOUT_RETURN_IF_ERROR(recorder_->resume());
+  if (recording_)
+    TAPEOUT_RETURN_IF_ERROR(readEvents(prepared, start));
+  return prepared.check ? checkArena(*prepared.check) : Status::ok();
+}
+
+Status CudaExecutor::readEvents(const Prepared &prepared, std::chrono::steady_clock::time_point start) {
+  using Clock = std::chrono::steady_clock;
+  RecordedRun &run = recording_->runs.emplace_back(RecordedRun{prepared.program, {}});
   Clock::time_point end = start;
-  for (size_t i = 0; times && i < count; ++i) {
+  for (uint32_t i = 0; i < prepared.instructions.size(); ++i) {
     float milliseconds = 0;
     TAPEOUT_RETURN_IF_ERROR(driver_.check(
         driver_.eventElapsedTime(&milliseconds, traceEvents_[0].get(), traceEvents_[i + 1].get()), "the trace"));
     Clock::time_point begin = end;
     end = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
-    times->push_back({prepared.program->instructions()->Get(i), begin, end});
+    run.activities.push_back({prepared.program->instructions()->Get(i), "", begin, end});
   }
-  return prepared.check ? checkArena(*prepared.check) : Status::ok();
+  return Status::ok();
 }
 
 Status CudaExecutor::checkArena(const MemoryCheck &check) {
@@ -116,20 +156,18 @@ Status CudaExecutor::checkArena(const MemoryCheck &check) {
   return Status::ok();
 }
 
-Status CudaExecutor::run(const plan::Program &program, std::vector<InstructionTime> *times) {
+Status CudaExecutor::run(const plan::Program &program) {
   auto found = std::find_if(programs_.begin(), programs_.end(),
                             [&](const Prepared &prepared) { return prepared.program == &program; });
   assert(found != programs_.end() && "a program of this executor's plan");
-  const bool observed = times || found->check;
-  if (observed) {
-    TAPEOUT_RETURN_IF_ERROR(observe(*found, times));
-  } else if (!found->hasRun) {
+  const bool isReplayed = found->hasRun && !found->check && (!recording_ || recorder_);
+  const bool observed = found->check || (recording_ && !isReplayed);
+  if (observed)
+    TAPEOUT_RETURN_IF_ERROR(observe(*found));
+  else if (isReplayed)
+    TAPEOUT_RETURN_IF_ERROR(launchGraph(*found));
+  else
     TAPEOUT_RETURN_IF_ERROR(queueAll(*found)); // libraries load their kernels now, which no capture allows
-  } else {
-    if (!found->graph)
-      TAPEOUT_RETURN_IF_ERROR(capture(*found));
-    TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.graphLaunch(found->graph.get(), stream_.get()), "a step cannot be queued"));
-  }
   found->hasRun = true;
   for (const plan::NamedSlot *output : orEmpty(program.outputs())) {
     const plan::Slot &slot = plan().slot(output->slot());

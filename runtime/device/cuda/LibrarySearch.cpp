@@ -30,9 +30,12 @@ void addMatches(const std::string &pattern, std::vector<std::string> &folders) {
 
 std::vector<std::string> nvidiaLibraryFolders(const std::string &root) {
   std::vector<std::string> folders;
+  std::vector<std::string> toolkits = {"/usr/local/cuda"};
   if (std::string home = variable("CUDA_HOME"); !home.empty())
-    addMatches(root + home + "/lib64", folders);
-  addMatches(root + "/usr/local/cuda/lib64", folders);
+    toolkits.insert(toolkits.begin(), home);
+  for (const std::string &toolkit : toolkits)
+    for (const char *libraries : {"/lib64", "/extras/CUPTI/lib64"})
+      addMatches(root + toolkit + libraries, folders);
   std::vector<std::string> prefixes = {"/usr", "/usr/local", "/opt/*/.venv", "/opt/*"};
   if (std::string home = variable("HOME"); !home.empty())
     prefixes.insert(prefixes.begin(), home + "/.local");

@@ -11,11 +11,12 @@
 namespace tapeout::rt {
 namespace {
 
-constexpr int kCandidates = 8;
+constexpr int kCandidates = 24;
 constexpr double kBudgetSeconds = 10;
 constexpr int kMeasurements = 3;
 constexpr float kMeasuredMilliseconds = 2; // of one measurement
 constexpr int kMaxRepeats = 20;
+constexpr float kHopeless = 1.5f;               // times the best: not measured again
 constexpr uint64_t kPatternBytes = uint64_t(4) << 20;
 
 class Stopwatch {
@@ -29,11 +30,11 @@ public:
   }
 
   /// Milliseconds of one run of the product, on average.
-  Result<float> measure(const CublasProduct &product, const CublasAlgorithm &algorithm, int repeats) const {
+  Result<float> measure(const TunedProduct &product, const TuningChoice &choice, int repeats) const {
     float milliseconds = 0;
     TAPEOUT_RETURN_IF_ERROR(driver_->check(driver_->eventRecord(begin_.get(), stream_), "tuning"));
     for (int i = 0; i < repeats; ++i)
-      TAPEOUT_RETURN_IF_ERROR(product.run(algorithm));
+      TAPEOUT_RETURN_IF_ERROR(product.run(choice));
     TAPEOUT_RETURN_IF_ERROR(driver_->check(driver_->eventRecord(end_.get(), stream_), "tuning"));
     TAPEOUT_RETURN_IF_ERROR(driver_->check(driver_->eventSynchronize(end_.get()), "tuning"));
     TAPEOUT_RETURN_IF_ERROR(driver_->check(driver_->eventElapsedTime(&milliseconds, begin_.get(), end_.get()), "tuning"));
@@ -49,16 +50,37 @@ private:
   Owned<CuEvent> begin_, end_;
 };
 
-Result<CublasAlgorithm> fastest(const Stopwatch &watch, const CublasProduct &product,
-                                const std::vector<CublasAlgorithm> &candidates) {
-  CublasAlgorithm best = candidates.front();
+/// What can run the product, at most kCandidates in each way.
+Result<std::vector<TuningChoice>> candidatesFor(const TunedProduct &product) {
+  Result<std::vector<CublasAlgorithm>> plain = product.plain.candidates(kCandidates);
+  if (!plain.isOk())
+    return plain.status();
+  std::vector<TuningChoice> choices;
+  for (const CublasAlgorithm &algorithm : *plain)
+    choices.push_back({algorithm, product.withBias.has_value()});
+  if (product.withBias) // where the library has no kernel for it, ours adds it
+    if (Result<std::vector<CublasAlgorithm>> fused = product.withBias->candidates(kCandidates); fused.isOk())
+      for (const CublasAlgorithm &algorithm : *fused)
+        choices.push_back({algorithm, false});
+  return choices;
+}
+
+bool accepts(const TunedProduct &product, const TuningChoice &choice) {
+  bool fused = product.withBias && !choice.separate;
+  return (product.withBias || !choice.separate) && (fused ? *product.withBias : product.plain).accepts(choice.algorithm);
+}
+
+Result<TuningChoice> fastest(const Stopwatch &watch, const TunedProduct &product, const std::vector<TuningChoice> &candidates) {
+  TuningChoice best = candidates.front();
   float bestTime = 0;
-  for (const CublasAlgorithm &candidate : candidates) {
+  for (const TuningChoice &candidate : candidates) {
     Result<float> time = watch.measure(product, candidate, 1); // loads the kernel
     if (time.isOk())
       time = watch.measure(product, candidate, 1);
     if (!time.isOk())
       return time.status();
+    if (bestTime != 0 && *time > kHopeless * bestTime)
+      continue;
     int repeats = std::clamp(static_cast<int>(kMeasuredMilliseconds / std::max(*time, 1e-3f)), 1, kMaxRepeats);
     for (int i = 0; i < kMeasurements; ++i) {
       Result<float> again = watch.measure(product, candidate, repeats);
@@ -76,6 +98,13 @@ Result<CublasAlgorithm> fastest(const Stopwatch &watch, const CublasProduct &pro
 
 } // namespace
 
+Status TunedProduct::run(const TuningChoice &how) const {
+  if (withBias && !how.separate)
+    return withBias->run(how.algorithm);
+  TAPEOUT_RETURN_IF_ERROR(plain.run(how.algorithm));
+  return withBias ? addBias() : Status::ok();
+}
+
 Status fillWithRandomNumbers(const CudaDriver &driver, CuDevicePointer begin, uint64_t bytes, CuStream stream) {
   // Pairs of bf16 in [-1, 1): as f32 the second one rules, as f16 the exponent is below the largest.
   std::vector<uint16_t> pattern(std::min(bytes, kPatternBytes) / sizeof(uint16_t));
@@ -92,7 +121,7 @@ Status fillWithRandomNumbers(const CudaDriver &driver, CuDevicePointer begin, ui
   return driver.check(result, "filling memory with random numbers");
 }
 
-Result<std::string> chooseAlgorithms(const CudaDriver &driver, std::span<CublasProduct> products, CuStream stream,
+Result<std::string> chooseAlgorithms(const CudaDriver &driver, std::span<TunedProduct> products, CuStream stream,
                                      const std::string &path, const TuningIdentity &identity) {
   TuningChoices known = path.empty() ? TuningChoices() : readTuningFile(path, identity), chosen;
   Result<Stopwatch> watch = Stopwatch::create(driver, stream);
@@ -102,27 +131,27 @@ Result<std::string> chooseAlgorithms(const CudaDriver &driver, std::span<CublasP
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const bool canKeep = !path.empty() && AtomicFile::create(path).isOk();
   bool measured = false;
-  for (CublasProduct &product : products) {
+  for (TunedProduct &product : products) {
     auto found = chosen.find(product.key());
     if (found == chosen.end()) {
-      Result<std::vector<CublasAlgorithm>> candidates = product.candidates(kCandidates);
+      Result<std::vector<TuningChoice>> candidates = candidatesFor(product);
       if (!candidates.isOk())
         return candidates.status();
       auto stored = known.find(product.key());
-      bool valid = stored != known.end() && product.accepts(stored->second);
-      CublasAlgorithm algorithm = valid ? stored->second : candidates->front();
+      bool valid = stored != known.end() && accepts(product, stored->second);
+      TuningChoice choice = valid ? stored->second : candidates->front();
       if (!valid && canKeep) {
         measured = true;
         if (candidates->size() > 1 && seconds() < kBudgetSeconds) {
-          Result<CublasAlgorithm> best = fastest(*watch, product, *candidates);
+          Result<TuningChoice> best = fastest(*watch, product, *candidates);
           if (!best.isOk())
             return best.status();
-          algorithm = *best;
+          choice = *best;
         }
       }
-      found = chosen.emplace(product.key(), algorithm).first;
+      found = chosen.emplace(product.key(), choice).first;
     }
-    product.setAlgorithm(found->second);
+    product.choice = found->second;
   }
   if (measured)
     TAPEOUT_RETURN_IF_ERROR(writeTuningFile(path, identity, chosen));

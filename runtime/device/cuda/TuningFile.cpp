@@ -8,32 +8,39 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string_view>
 
 namespace tapeout::rt {
 namespace {
 
 constexpr int kFormat = 1;
+constexpr std::string_view kSeparate = "separate ";
 constexpr size_t kMaxFileBytes = size_t(4) << 20;
 constexpr size_t kWords = std::size(CublasAlgorithm{}.data), kDigitsPerWord = 16;
 
-std::string toText(const CublasAlgorithm &algorithm) {
-  std::string text;
-  for (uint64_t word : algorithm.data)
+std::string toText(const TuningChoice &choice) {
+  std::string text(choice.separate ? kSeparate : "");
+  for (uint64_t word : choice.algorithm.data)
     text += fmt::format("{:016x}", word);
   return text;
 }
 
-std::optional<CublasAlgorithm> parseAlgorithm(const nlohmann::json &value) {
-  const auto *text = value.get_ptr<const std::string *>();
-  if (!text || text->size() != kWords * kDigitsPerWord)
+std::optional<TuningChoice> parseChoice(const nlohmann::json &value) {
+  const auto *whole = value.get_ptr<const std::string *>();
+  if (!whole)
     return std::nullopt;
-  CublasAlgorithm algorithm;
+  std::string_view text = *whole;
+  TuningChoice choice{.algorithm = {}, .separate = text.starts_with(kSeparate)};
+  if (choice.separate)
+    text.remove_prefix(kSeparate.size());
+  if (text.size() != kWords * kDigitsPerWord)
+    return std::nullopt;
   for (size_t i = 0; i < kWords; ++i) {
-    const char *begin = text->data() + i * kDigitsPerWord, *end = begin + kDigitsPerWord;
-    if (std::from_chars(begin, end, algorithm.data[i], 16).ptr != end)
+    const char *begin = text.data() + i * kDigitsPerWord, *end = begin + kDigitsPerWord;
+    if (std::from_chars(begin, end, choice.algorithm.data[i], 16).ptr != end)
       return std::nullopt;
   }
-  return algorithm;
+  return choice;
 }
 
 nlohmann::json header(const TuningIdentity &identity) {
@@ -46,7 +53,9 @@ nlohmann::json header(const TuningIdentity &identity) {
 
 } // namespace
 
-bool operator==(const CublasAlgorithm &a, const CublasAlgorithm &b) { return std::ranges::equal(a.data, b.data); }
+bool operator==(const TuningChoice &a, const TuningChoice &b) {
+  return std::ranges::equal(a.algorithm.data, b.algorithm.data) && a.separate == b.separate;
+}
 
 TuningChoices readTuningFile(const std::string &path, const TuningIdentity &identity) {
   Result<std::string> text = readFile(path, kMaxFileBytes);
@@ -63,10 +72,10 @@ TuningChoices readTuningFile(const std::string &path, const TuningIdentity &iden
   if (!file->contains("products") || !(*file)["products"].is_object())
     return {};
   for (const auto &[key, value] : (*file)["products"].items()) {
-    std::optional<CublasAlgorithm> algorithm = parseAlgorithm(value);
-    if (!algorithm)
+    std::optional<TuningChoice> choice = parseChoice(value);
+    if (!choice)
       return {};
-    choices[key] = *algorithm;
+    choices[key] = *choice;
   }
   return choices;
 }
@@ -74,8 +83,8 @@ TuningChoices readTuningFile(const std::string &path, const TuningIdentity &iden
 Status writeTuningFile(const std::string &path, const TuningIdentity &identity, const TuningChoices &choices) {
   nlohmann::json file = header(identity);
   file["products"] = nlohmann::json::object();
-  for (const auto &[key, algorithm] : choices)
-    file["products"][key] = toText(algorithm);
+  for (const auto &[key, choice] : choices)
+    file["products"][key] = toText(choice);
   return writeFile(path, file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

@@ -1,7 +1,9 @@
 // Which library kernel each product takes, kept beside the executable, so that later runs give the same bits.
 //
 //   {"format": 1, "plan_hash": "...", "device": "...", "driver": 13000, "library": 130100,
-//    "products": {"<key>": "<algorithm: 128 hexadecimal digits>", ...}}
+//    "products": {"<key>": "<algorithm: 128 hexadecimal digits>", "<key>": "separate <algorithm>", ...}}
+//
+// separate: the product's bias is added by a kernel of its own.
 //
 // The file is hostile input: what it names is used only when the library offers the same algorithm for the same product.
 #pragma once
@@ -21,10 +23,14 @@ struct TuningIdentity {
   uint64_t libraryVersion = 0;
 };
 
-/// Keys of CublasProduct to algorithms.
-using TuningChoices = std::map<std::string, CublasAlgorithm>;
+struct TuningChoice {
+  CublasAlgorithm algorithm;
+  bool separate = false;
+};
+/// Keys of CublasProduct to choices.
+using TuningChoices = std::map<std::string, TuningChoice>;
 
-bool operator==(const CublasAlgorithm &a, const CublasAlgorithm &b);
+bool operator==(const TuningChoice &a, const TuningChoice &b);
 
 /// The choices in the file; empty when there is no file, when it is for something else, and when it is damaged.
 TuningChoices readTuningFile(const std::string &path, const TuningIdentity &identity);

@@ -23,6 +23,11 @@ FusionNode rowReduction(std::vector<FusionEdge> operands) {
 FusionNode columnReduction(std::vector<FusionEdge> operands, uint64_t key = 1) {
   return {.kind = NodeKind::ColumnReduction, .elements = kElements, .columns = key, .operands = std::move(operands)};
 }
+FusionNode bands(std::vector<FusionEdge> operands) {
+  FusionNode node = columnReduction(std::move(operands));
+  node.bandColumns = kColumns;
+  return node;
+}
 FusionNode single(std::vector<FusionEdge> operands) { return {.operands = std::move(operands)}; }
 
 TEST(FusionGroups, EmptyAndSingle) {
@@ -54,6 +59,34 @@ TEST(FusionGroups, LayerNormIsOneGroup) {
   };
   nodes[1].usedOutside = nodes[5].usedOutside = true; // saved for the gradient
   EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 1, 2, 3, 4, 5, 6, 7}}));
+}
+
+TEST(FusionGroups, BandsJoinTheirRows) {
+  std::vector<FusionNode> nodes = {
+      single({}),                             // x
+      pointwise({{0, kSame}}),                // y, which a product reads
+      bands({{1, kSame}}),                    // its columns
+      pointwise({{0, kSame}}),                // another reader of x
+      bands({{3, kSame}}),                    //
+      single({{0, kOther}}),                  // a product
+      columnReduction({{2, kOther}}, 2),      // the bands of y, together
+      columnReduction({{4, kOther}}, 2),      // and of the other
+  };
+  nodes[1].usedOutside = true;
+  EXPECT_EQ(formFusionGroups(nodes), (Groups{{0}, {1, 2, 3, 4}, {5}, {6, 7}}));
+}
+
+TEST(FusionGroups, BandsOfOtherRowsStayAlone) {
+  std::vector<FusionNode> nodes = {pointwise({}), rowReduction({{0, kSame}}), bands({{0, kSame}})};
+  nodes[0].usedOutside = true;
+  nodes[2].bandColumns = kElements / 2;
+  EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 2}, {1}}));
+}
+
+TEST(FusionGroups, NothingJoinsWhatReadsBands) { // the sums are there when all rows have been seen
+  std::vector<FusionNode> nodes = {pointwise({}), bands({{0, kSame}}), pointwise({{1, kSame}}, kColumns)};
+  nodes[0].usedOutside = true;
+  EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 1}, {2}}));
 }
 
 TEST(FusionGroups, RowsAreFoundFromTheirElements) { // no reduction tells how long a row is

@@ -1,5 +1,6 @@
 // The executor for cuda on a fake GPU: the right numbers, and what it asks of the driver when.
 #include "runtime/device/cpu/CpuExecutor.h"
+#include "tests/runtime/PlanBuilder.h"
 #include "tests/runtime/cuda/FakeDevice.h"
 
 #include <dlfcn.h>
@@ -15,7 +16,9 @@ namespace test {
 
 CudaLibraries fakeLibraries() {
   void *self = dlopen(nullptr, RTLD_NOW); // the fake is linked to the test
-  return {*CudaDriver::resolve(self), *CublasLt::resolve(self)};
+  return {.driver = *CudaDriver::resolve(self),
+          .blas = *CublasLt::resolve(self),
+          .openCupti = [] { return Cupti::resolve(dlopen(nullptr, RTLD_NOW)); }};
 }
 
 Status fillRegressionInputs(Executor &executor) {
@@ -273,19 +276,6 @@ TEST_F(Cuda, ArgumentsFromATable) {
   EXPECT_EQ(machine.floats("linear.weight"), plain.floats("linear.weight"));
 }
 
-TEST_F(Cuda, TimesInstructionsOneAfterTheOther) {
-  CudaMachine machine(cudaRegressionPlan());
-  std::vector<InstructionTime> times;
-  ASSERT_TRUE(machine.executor->run(*machine.plan.program("step"), &times).isOk());
-  ASSERT_EQ(times.size(), 6u);
-  auto milliseconds = [](auto duration) { return std::chrono::duration<double, std::milli>(duration).count(); };
-  const double expected[] = {3, 1, 1, 3, 1, 1}; // the fake's first algorithm takes 3 ms, a kernel 1 ms
-  for (size_t i = 0; i < times.size(); ++i) {
-    EXPECT_NEAR(milliseconds(times[i].end - times[i].begin), expected[i], 1e-3) << i;
-    EXPECT_TRUE(i == 0 || times[i].begin == times[i - 1].end) << i;
-  }
-}
-
 TEST_F(Cuda, MemoryCheckPassesGoodPlansAndFindsOverruns) {
   CudaMachine good(cudaRegressionPlan(), {.threads = 1, .checkMemory = true});
   ASSERT_TRUE(good.fillInputs().isOk());
@@ -339,6 +329,82 @@ TEST_F(Cuda, ProductsTakeTheFastestKernelAndKeepIt) {
   EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{2, 2})) << "a damaged file is measured anew";
   options.tuningPath = folder.file("missing/tuning.json"); // what cannot be kept is not chosen
   EXPECT_EQ(algorithmsOfAStep(), (std::vector<int>{0, 0}));
+}
+
+/// cudaRegressionPlan, whose step first computes biased = x y2 + bias [16, 4].
+plan::PlanT biasPlan() {
+  PlanBuilder builder;
+  builder.plan = cudaRegressionPlan();
+  uint32_t weight = builder.slot("w2", plan::SlotKind::Input, plan::ElementType::F32, {8, 4});
+  uint32_t bias = builder.slot("bias", plan::SlotKind::Input, plan::ElementType::F32, {4});
+  uint32_t biased = builder.slot("biased", plan::SlotKind::Arena, plan::ElementType::F32, {16, 4});
+  plan::MatmulT matmul = *builder.plan.programs[0]->instructions[0]->body.AsMatmul(); // x times a column
+  matmul.b = weight;
+  matmul.c = biased;
+  matmul.n = matmul.b_row_stride = matmul.c_row_stride = 4;
+  matmul.bias = true;
+  matmul.epilogue = std::make_unique<plan::LaunchT>();
+  matmul.epilogue->kernel = builder.kernel("add_bias", 16, 3, 1);
+  matmul.epilogue->arguments = {biased, bias, biased};
+  builder.plan.kernels.back()->gpu = std::make_unique<plan::GpuKernelT>(*builder.plan.kernels[0]->gpu);
+  plan::ProgramT &program = *builder.plan.programs[0];
+  builder.name(program.inputs, "w2", weight);
+  builder.name(program.inputs, "bias", bias);
+  builder.add(program, std::move(matmul), 0, 0);
+  return std::move(builder.plan);
+}
+
+TEST_F(Cuda, BiasIsAddedByTheFasterOfLibraryAndKernel) {
+  TemporaryFolder folder;
+  ExecutorOptions options{.threads = 1, .tuningPath = folder.file("model.tuning.json")};
+  auto kernelsOfAStep = [&] {
+    CudaMachine machine(biasPlan(), options);
+    EXPECT_TRUE(machine.status.isOk()) << machine.status.message();
+    EXPECT_TRUE(machine.fillInputs().isOk());
+    int before = calls("cuLaunchKernel");
+    EXPECT_TRUE(machine.step().isOk() && machine.executor->wait().isOk());
+    std::vector<float> biased = machine.floats("biased");
+    for (int i = 0; i < 64; ++i) {
+      double expected = std::cos(i % 4 * 1.3f);
+      for (int p = 0; p < 8; ++p)
+        expected += double(std::sin((i / 4 * 8 + p) * 0.7f)) * std::cos((p * 4 + i % 4) * 1.3f);
+      EXPECT_NEAR(biased[i], expected, 1e-5) << i;
+    }
+    return calls("cuLaunchKernel") - before;
+  };
+  int fused = kernelsOfAStep();
+  fakeCuda().biasMilliseconds = 2;
+  EXPECT_EQ(kernelsOfAStep(), fused) << "the choice was kept";
+  writeFile(options.tuningPath, "");
+  EXPECT_EQ(kernelsOfAStep(), fused + 1) << "a kernel is faster";
+  fakeCuda().biasMilliseconds = 0;
+  EXPECT_EQ(kernelsOfAStep(), fused + 1) << "the choice was kept";
+  writeFile(options.tuningPath, "");
+  fakeCuda().biasMilliseconds = -1;
+  EXPECT_EQ(kernelsOfAStep(), fused + 1) << "the library cannot";
+  options.tuningPath = "";
+  EXPECT_EQ(kernelsOfAStep(), fused + 1) << "nothing was measured";
+}
+
+TEST_F(Cuda, EpiloguesThatAreNoBiasAreRefused) {
+  auto messageWith = [](auto damage) {
+    plan::PlanT plan = biasPlan();
+    damage(plan, *plan.programs[0]->instructions.back()->body.AsMatmul());
+    Result<Plan> loaded = Plan::load(serialize(plan));
+    return loaded.isOk() ? "" : loaded.status().message();
+  };
+  EXPECT_EQ(messageWith([](auto &, auto &) {}), "");
+  const std::string refused = "kernel 'add_bias' cannot be the epilogue";
+  auto isRefused = [&](auto damage) { return messageWith(damage).find(refused) != std::string::npos; };
+  EXPECT_TRUE(isRefused([](auto &plan, auto &) {
+    plan.slots[slotIndex(plan, "bias")]->shape = {3};
+    plan.slots[slotIndex(plan, "bias")]->bytes = 12;
+  }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &) { plan.slots[slotIndex(plan, "bias")]->element_type = plan::ElementType::I32; }));
+  EXPECT_TRUE(isRefused([](auto &, auto &matmul) { matmul.epilogue->arguments[1] = matmul.c; }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[0] = slotIndex(plan, "x"); }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[2] = slotIndex(plan, "difference"); }));
+  EXPECT_TRUE(isRefused([](auto &, auto &matmul) { matmul.m = 1; }));
 }
 
 TEST_F(Cuda, DescriptionNamesGpuDriverAndLibrary) {

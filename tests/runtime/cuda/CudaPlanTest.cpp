@@ -20,6 +20,12 @@ std::vector<uint8_t> &cubinOf(plan::PlanT &plan) { return plan.modules[0]->cubin
 plan::MatmulT &matmulOf(plan::PlanT &plan) { return *plan.programs[0]->instructions[0]->body.AsMatmul(); }
 void setElf(plan::PlanT &plan, size_t at, auto value) { std::memcpy(cubinOf(plan).data() + at, &value, sizeof value); }
 
+void addEpilogue(plan::PlanT &plan) { // difference: (prediction, y) -> difference
+  plan::MatmulT &matmul = matmulOf(plan);
+  matmul.epilogue = std::make_unique<plan::LaunchT>();
+  matmul.epilogue->arguments = {matmul.c, slotIndex(plan, "labels"), matmul.c};
+}
+
 struct HostileCase {
   const char *name;
   std::function<void(plan::PlanT &)> damage;
@@ -29,6 +35,7 @@ struct HostileCase {
 const std::vector<HostileCase> kCases = {
     {"NoModule", [](auto &p) { p.modules.clear(); }, "lies in no module"},
     {"ModuleIndex", [](auto &p) { gpuOf(p).module_ = 1; }, "lies in no module"},
+    {"EpilogueOfNoBias", [](auto &p) { addEpilogue(p); }, "has an epilogue that is no bias"},
     {"NoGpu", [](auto &p) { p.kernels[0]->gpu.reset(); }, "lies in no module"},
     {"Blocks", [](auto &p) { gpuOf(p).blocks = 0; }, "0 blocks"},
     {"ManyBlocks", [](auto &p) { gpuOf(p).blocks = UINT32_MAX; }, "4294967295 blocks"},

@@ -118,8 +118,21 @@ TEST_F(CudaTrainer, TracesSteps) {
   ASSERT_TRUE(train(cudaRegressionPlan(), {.tracePath = folder.file("trace.json")}, 10).isOk());
   nlohmann::json trace = nlohmann::json::parse(readText(folder.file("trace.json")));
   ASSERT_EQ(trace["traceEvents"].size(), 6 * Trainer::kTracedSteps);
-  EXPECT_EQ(trace["traceEvents"][0]["args"]["kernel"], "matmul 16 x 1 x 8");
+  EXPECT_EQ(trace["traceEvents"][0]["name"], "linear");
+  EXPECT_EQ(trace["traceEvents"][0]["args"]["instruction"], "matmul 16 x 1 x 8");
+  EXPECT_EQ(trace["traceEvents"][0]["args"]["kernel"], "fake_product");
+  EXPECT_EQ(trace["traceEvents"][0]["args"]["step"], 2);
   EXPECT_NEAR(trace["traceEvents"][0]["dur"].get<double>(), 3000, 1);
+  EXPECT_EQ(trace["graphs"], (nlohmann::json{{"inside", 24}, {"outside", 0}, {"host_reads", 0}}));
+}
+
+TEST_F(CudaTrainer, TracesStepsThatEvaluationsInterrupt) {
+  Status status = train(cudaRegressionPlan(), {.evalEvery = 2, .tracePath = folder.file("trace.json")}, 10);
+  ASSERT_TRUE(status.isOk()) << status.message();
+  nlohmann::json trace = nlohmann::json::parse(readText(folder.file("trace.json")));
+  ASSERT_EQ(trace["traceEvents"].size(), 6 * Trainer::kTracedSteps);
+  EXPECT_EQ(trace["traceEvents"].back()["args"]["step"], 5);
+  EXPECT_EQ(trace["graphs"]["outside"], 0);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "tests/runtime/cuda/FakeCuda.h"
 
 #include <cstring>
+#include <map>
 
 using namespace tapeout;
 using namespace tapeout::rt;
@@ -13,6 +14,8 @@ namespace {
 
 struct Desc {
   int32_t transposed[2] = {0, 0};
+  uint32_t epilogue = 1; // none
+  const void *bias = nullptr;
 };
 struct Layout {
   int type;
@@ -50,6 +53,8 @@ void multiply(const Desc &desc, const void *a, const Layout &aLayout, const void
         for (int64_t p = 0; p < inner; ++p)
           sum += double(load(aLayout, a, desc.transposed[0] ? aLayout.at(matrix, p, row) : aLayout.at(matrix, row, p))) *
                  load(bLayout, b, desc.transposed[1] ? bLayout.at(matrix, column, p) : bLayout.at(matrix, p, column));
+        if (desc.epilogue == kEpilogueBias)
+          sum += load(layout, desc.bias, row);
         store(layout, d, layout.at(matrix, row, column), sum);
       }
 }
@@ -78,9 +83,14 @@ int cublasLtMatmulDescCreate(Desc **desc, int compute, int scale) {
 }
 int cublasLtMatmulDescDestroy(Desc *desc) { return destroy(desc); }
 int cublasLtMatmulDescSetAttribute(Desc *desc, int attribute, const void *value, size_t bytes) {
-  if (bytes != sizeof(int32_t) || (attribute != kMatmulDescTransA && attribute != kMatmulDescTransB))
+  const std::map<int, std::pair<void *, size_t>> known = {{kMatmulDescTransA, {&desc->transposed[0], sizeof(int32_t)}},
+                                                          {kMatmulDescTransB, {&desc->transposed[1], sizeof(int32_t)}},
+                                                          {kMatmulDescEpilogue, {&desc->epilogue, sizeof desc->epilogue}},
+                                                          {kMatmulDescBiasPointer, {&desc->bias, sizeof desc->bias}}};
+  auto found = known.find(attribute);
+  if (found == known.end() || bytes != found->second.second)
     return 7;
-  std::memcpy(&desc->transposed[attribute - kMatmulDescTransA], value, bytes);
+  std::memcpy(found->second.first, value, bytes);
   return 0;
 }
 int cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
@@ -103,9 +113,11 @@ int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, 
     std::memcpy(&preference->workspaceBytes, value, bytes);
   return 0;
 }
-int cublasLtMatmulAlgoGetHeuristic(void *, Desc *, Layout *, Layout *, Layout *, Layout *, Preference *, int wanted,
+int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *, Layout *, Layout *, Layout *, Preference *, int wanted,
                                    CublasHeuristic *results, int *found) {
   *found = 0;
+  if (desc->epilogue == kEpilogueBias && fakeCuda().biasMilliseconds < 0)
+    return 15;
   for (int i = 0; i < int(fakeCuda().algorithmMilliseconds.size()) && *found < wanted; ++i)
     if (i != fakeCuda().unlistedAlgorithm)
       results[(*found)++] = {
@@ -124,12 +136,18 @@ int cublasLtMatmul(void *, Desc *desc, const float *, const void *a, Layout *aLa
   if (c != d)
     return 7;
   auto index = static_cast<int>(algorithm->data[0]);
+  const double milliseconds =
+      fakeCuda().algorithmMilliseconds.at(index) + (desc->epilogue == kEpilogueBias ? fakeCuda().biasMilliseconds : 0);
   fakeCuda().submit(
       [=, desc = *desc, aLayout = *aLayout, bLayout = *bLayout, dLayout = *dLayout, beta = *beta] {
         fakeCuda().algorithms.push_back(index);
         multiply(desc, a, aLayout, b, bLayout, beta, d, dLayout);
       },
-      fakeCuda().algorithmMilliseconds.at(index));
+      milliseconds / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel, "fake_product");
+  for (int i = 1; i < fakeCuda().kernelsPerProduct; ++i)
+    fakeCuda().submit([] {}, milliseconds / fakeCuda().kernelsPerProduct, FakeCuda::Kind::Kernel, "fake_reduction");
+  if (fakeCuda().readsInGraph)
+    fakeCuda().submit([] {}, 0.5, FakeCuda::Kind::CopyToHost);
   return 0;
 }
 

@@ -13,9 +13,15 @@ namespace {
 
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kNotFound = 500, kIllegalAddress = 700;
 
+using Kind = FakeCuda::Kind;
+
 struct Work {
   std::function<void()> run;
   double milliseconds;
+  Kind kind;
+  std::string kernel;
+  bool recorded = true; // an event leaves no record
+  bool inGraph = false;
 };
 struct Event {
   int pending = 0;
@@ -49,8 +55,12 @@ int enter(const char *name) {
 void runOne() {
   Work work = std::move(state->stream.front());
   state->stream.pop_front();
+  auto nanoseconds = [] { return static_cast<uint64_t>(1e6 * (1 + state->cuda.now)); }; // 0 means unknown
+  uint64_t begin = nanoseconds();
   state->cuda.now += work.milliseconds;
   work.run();
+  if (work.recorded)
+    state->cuda.records.push_back({work.kind, work.inGraph, begin, nanoseconds(), work.kernel});
 }
 
 template <typename T> void create(T **handle) {
@@ -64,7 +74,7 @@ template <typename T> int destroy(T *handle) {
 }
 
 const std::map<std::string, int> kArguments = {{"difference", 3}, {"mean_square", 2}, {"square_sum", 3}, {"sgd", 7},
-                                               {"count_step", 2}, {"overrun", 1},     {"bigram", 4}};
+                                               {"count_step", 2}, {"overrun", 1},     {"bigram", 4},     {"add_bias", 3}};
 
 } // namespace
 
@@ -82,11 +92,15 @@ bool givesBack(std::string_view call) {
   return false;
 }
 
-void FakeCuda::submit(std::function<void()> work, double milliseconds) {
+static void queue(Work work) {
   if (state->capture)
-    state->capture->push_back({std::move(work), milliseconds});
+    state->capture->push_back(std::move(work));
   else
-    state->stream.push_back({std::move(work), milliseconds});
+    state->stream.push_back(std::move(work));
+}
+
+void FakeCuda::submit(std::function<void()> work, double milliseconds, Kind kind, std::string kernel) {
+  queue({.run = std::move(work), .milliseconds = milliseconds, .kind = kind, .kernel = std::move(kernel)});
 }
 
 } // namespace tapeout::rt::test
@@ -134,6 +148,8 @@ END
 CALL(cuMemAlloc_v2, uint64_t *pointer, size_t bytes)
   if (bytes == 0)
     return kInvalidValue;
+  if (bytes >= state->cuda.freeBytes)
+    return kOutOfMemory;
   *pointer = reinterpret_cast<uint64_t>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
   std::memset(reinterpret_cast<void *>(*pointer), 0x5a, bytes);
   state->cuda.allocations.push_back(bytes);
@@ -152,20 +168,20 @@ CALL(cuMemFreeHost, void *pointer)
   --state->cuda.liveObjects;
 END
 
-static void copyLater(void *to, const void *from, size_t bytes) {
-  state->cuda.submit([=] { std::memcpy(to, from, bytes); }, 0);
+static void copyLater(void *to, const void *from, size_t bytes, FakeCuda::Kind kind = FakeCuda::Kind::OtherCopy) {
+  state->cuda.submit([=] { std::memcpy(to, from, bytes); }, 0, kind);
 }
 CALL(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, void *)
   copyLater(reinterpret_cast<void *>(to), from, bytes);
 END
 CALL(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, void *)
-  copyLater(to, reinterpret_cast<void *>(from), bytes);
+  copyLater(to, reinterpret_cast<void *>(from), bytes, FakeCuda::Kind::CopyToHost);
 END
 CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, void *)
   copyLater(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
 END
 CALL(cuMemsetD8Async, uint64_t to, unsigned char value, size_t bytes, void *)
-  state->cuda.submit([=] { std::memset(reinterpret_cast<void *>(to), value, bytes); }, 0);
+  state->cuda.submit([=] { std::memset(reinterpret_cast<void *>(to), value, bytes); }, 0, FakeCuda::Kind::Fill);
 END
 
 CALL(cuModuleLoadDataEx, int **module, const void *image, unsigned, int *, void **)
@@ -200,7 +216,7 @@ CALL(cuLaunchKernel, Function *function, unsigned gridX, unsigned, unsigned, uns
       state->broken = kIllegalAddress;
     else
       function->run(table ? table : arguments.data(), 0, units);
-  }, 1);
+  }, 1, FakeCuda::Kind::Kernel, function->name + (table ? "_table" : ""));
 END
 
 CALL(cuStreamCreate, int **stream, unsigned) create(stream); END
@@ -223,8 +239,27 @@ CALL(cuGraphInstantiateWithFlags, Graph **executable, Graph *graph, unsigned lon
   **executable = *graph;
 END
 CALL(cuGraphLaunch, Graph *executable, void *)
-  for (const Work &work : *executable)
-    state->cuda.submit(work.run, work.milliseconds);
+  for (Work work : *executable) {
+    work.inGraph = true;
+    queue(std::move(work));
+  }
+  if (state->cuda.strayKernel)
+    state->cuda.submit([] {}, 1, FakeCuda::Kind::Kernel, "stray");
+END
+CALL(cuStreamGetCaptureInfo_v2, void *, int *status, uint64_t *id, Graph **graph, const void **dependencies, size_t *count)
+  if (!state->capture || dependencies || count)
+    return kInvalidValue;
+  *status = 1;
+  *id = 1;
+  *graph = state->capture.get();
+END
+CALL(cuGraphGetNodes, Graph *graph, Work **nodes, size_t *count)
+  for (size_t i = 0; nodes && i < *count; ++i)
+    nodes[i] = &(*graph)[i];
+  *count = graph->size();
+END
+CALL(cuGraphNodeGetType, Work *node, int *type)
+  *type = !node->recorded ? 7 : node->kind == FakeCuda::Kind::Kernel ? 0 : node->kind == FakeCuda::Kind::Fill ? 2 : 1;
 END
 CALL(cuGraphDestroy, Graph *graph) return destroy(graph); END
 CALL(cuGraphExecDestroy, Graph *executable) return destroy(executable); END
@@ -233,10 +268,14 @@ CALL(cuEventCreate, Event **event, unsigned) create(event); END
 CALL(cuEventDestroy_v2, Event *event) return destroy(event); END
 CALL(cuEventRecord, Event *event, void *)
   ++event->pending;
-  state->cuda.submit([=] {
-    --event->pending;
-    event->time = state->cuda.now;
-  }, 0);
+  queue({.run = [=] {
+           --event->pending;
+           event->time = state->cuda.now;
+         },
+         .milliseconds = 0,
+         .kind = FakeCuda::Kind::Kernel,
+         .kernel = "",
+         .recorded = false});
 END
 CALL(cuEventSynchronize, Event *event)
   while (event->pending > 0)

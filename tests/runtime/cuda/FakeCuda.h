@@ -1,5 +1,5 @@
-// A CUDA driver, a cuBLASLt and a cuDNN for machines without them: device memory is memory of the host, kernels are those of
-// TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
+// A CUDA driver, a cuBLASLt, a cuDNN and a CUPTI for machines without them: device memory is memory of the host, kernels are
+// those of TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/device/cuda/CuptiRecorder.h"
 
 namespace tapeout::rt::test {
 
@@ -19,7 +21,13 @@ struct FakeCuda {
   int failure = 2;         ///< ...this (CUresult)
   std::string faultyKernel; ///< a launch of it breaks the device: what waits gets CUDA_ERROR_ILLEGAL_ADDRESS
   std::vector<double> algorithmMilliseconds = {3, 1, 2}; ///< of the algorithms that cuBLASLt has
+  double biasMilliseconds = 0.5; ///< more, where a product adds a bias; negative: it cannot. A kernel takes 1
   int unlistedAlgorithm = -1;                            ///< of these, one that its heuristics leave out
+  int kernelsPerProduct = 1;                             ///< of equal length
+  bool strayKernel = false;                              ///< every launch of a graph is followed by a kernel beside it
+  bool readsInGraph = false;                             ///< every captured product is followed by a copy to the host
+  uint32_t cuptiVersion = 130001;
+  int lostKernels = 0; ///< of the records of kernels that come next
 
   // What was seen.
   std::map<std::string, int> calls;
@@ -30,8 +38,10 @@ struct FakeCuda {
   int attentions = 0;              ///< calls of cuDNN that ran
 
   // The stream.
-  void submit(std::function<void()> work, double milliseconds);
-  double now = 0; ///< milliseconds of work done
+  using Kind = DeviceRecord::Kind;
+  void submit(std::function<void()> work, double milliseconds, Kind kind, std::string kernel = "");
+  double now = 0;                    ///< milliseconds of work done
+  std::vector<DeviceRecord> records; ///< of that
 };
 
 /// The state behind the functions of the fake, fresh after reset.

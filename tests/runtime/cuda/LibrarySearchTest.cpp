@@ -18,7 +18,8 @@ using namespace test;
 TEST(LibrarySearch, FindsToolkitAndWheelsInOrder) {
   TemporaryFolder root;
   for (const char *folder : {"opt/app/.venv/lib/python3.12/site-packages/nvidia/cu13/lib", "home/cuda/lib64",
-                             "usr/local/cuda/lib64", "usr/lib/python3/dist-packages/nvidia/cublas/lib", "opt/app/lib64",
+                             "usr/local/cuda/lib64", "usr/local/cuda/extras/CUPTI/lib64",
+                             "usr/lib/python3/dist-packages/nvidia/cublas/lib", "opt/app/lib64",
                              "usr/local/lib/python3.11/site-packages/nvidia/cublas/include"})
     std::filesystem::create_directories(root.file(folder));
   setenv("CUDA_HOME", "/home/cuda", 1);
@@ -27,7 +28,7 @@ TEST(LibrarySearch, FindsToolkitAndWheelsInOrder) {
   std::vector<std::string> names;
   for (const std::string &folder : found)
     names.push_back(std::filesystem::path(folder).lexically_relative(root.file("")).string());
-  EXPECT_EQ(names, (std::vector<std::string>{"home/cuda/lib64", "usr/local/cuda/lib64",
+  EXPECT_EQ(names, (std::vector<std::string>{"home/cuda/lib64", "usr/local/cuda/lib64", "usr/local/cuda/extras/CUPTI/lib64",
                                              "usr/lib/python3/dist-packages/nvidia/cublas/lib",
                                              "opt/app/.venv/lib/python3.12/site-packages/nvidia/cu13/lib"}));
 }

@@ -15,7 +15,9 @@ using namespace test;
 using nlohmann::json;
 
 const TuningIdentity kIdentity{"0123abcd", "NVIDIA H200", 13000, 130100};
-const TuningChoices kChoices = {{"f32 f32", {{0, 1, ~uint64_t(0), 3, 4, 5, 6, 7}}}, {"bf16 f32", {{8}}}};
+const TuningChoices kChoices = {{"f32 f32", {{{0, 1, ~uint64_t(0), 3, 4, 5, 6, 7}}}},
+                                {"bf16 f32", {{{8}}}},
+                                {"bf16 bias", {{{9}}, /*separate=*/true}}};
 
 TEST(TuningFile, ComesBack) {
   TemporaryFolder folder;
@@ -51,6 +53,8 @@ TEST(TuningFile, HostileContentsAreNothing) {
       [](json &f) { f["products"]["f32 f32"] = std::string(129, '0'); },
       [](json &f) { f["products"]["f32 f32"] = std::string(127, '0') + "g"; },
       [](json &f) { f["products"]["f32 f32"] = "-" + std::string(127, '0'); },
+      [](json &f) { f["products"]["f32 f32"] = "separate " + std::string(127, '0'); },
+      [](json &f) { f["products"]["f32 f32"] = "together " + std::string(128, '0'); },
       [](json &f) { f = json::array({f}); },
   };
   for (size_t i = 0; i < damages.size(); ++i) {

@@ -366,9 +366,24 @@ TEST(Progress, ATerminalHasOneLineThatIsRewrittenNowAndThen) {
 
 TEST(Progress, AnUnfinishedLineIsEnded) { EXPECT_EQ(progressOf(true, {metricsOf(1)}).back(), '\n'); }
 
+TEST(Progress, NotesHaveLinesOfTheirOwn) {
+  char *text = nullptr;
+  size_t size = 0;
+  std::FILE *out = open_memstream(&text, &size);
+  {
+    auto writer = open("", 0, out, /*terminal=*/true);
+    EXPECT_TRUE(writer->record(metricsOf(1)).isOk());
+    writer->note("one\ntwo");
+  }
+  std::fclose(out);
+  EXPECT_TRUE(std::string_view(text, size).ends_with("\none\ntwo\n")) << text;
+  std::free(text);
+}
+
 TEST(Progress, OtherRanksSayNothing) {
   auto writer = open("");
   EXPECT_TRUE(writer->record(metricsOf(1)).isOk());
+  writer->note("nothing");
 }
 
 } // namespace
