@@ -187,6 +187,8 @@ private:
     auto number = [&](StringRef name) { return op.hasAttr(name) ? op.getAttrOfType<IntegerAttr>(name).getInt() : 0; };
     out->flops = number("flops");
     out->bytes_moved = number("bytes");
+    if (Value scratch = cast<plan::InstructionOpInterface>(op).getScratch())
+      out->scratch = slots_.lookup(scratch);
     llvm::TypeSwitch<Operation *>(&op)
         .Case([&](plan::LaunchOp launch) { out->body.Set(launchBody(launch)); })
         .Case([&](plan::MatmulOp matmul) { out->body.Set(matmulBody(matmul)); })
@@ -262,9 +264,22 @@ private:
     ArrayRef<int64_t> sizes = attention.getSizes(), places = attention.getPlaces();
     out.batch = sizes[0];
     out.heads = sizes[1];
-    out.tokens = sizes[2];
-    out.head_size = sizes[3];
-    SmallVector<Value> slots(attention.getReads());
+    out.key_heads = sizes[2];
+    out.tokens = sizes[3];
+    out.head_size = sizes[4];
+    auto reads = attention.getReads();
+    if (auto dropout = attention.getDropout()) {
+      out.dropout = std::make_unique<plan::AttentionDropoutT>();
+      out.dropout->rate = dropout->convertToDouble();
+      out.dropout->seed = slots_.lookup(reads[reads.size() - 2]);
+      out.dropout->offset = slots_.lookup(reads.back());
+      reads = reads.drop_back(2);
+    }
+    if (attention.getPadded()) {
+      out.lengths = slots_.lookup(reads.back());
+      reads = reads.drop_back();
+    }
+    SmallVector<Value> slots(reads);
     llvm::append_range(slots, attention.getWrites());
     auto lse = slots.begin() + 4; // both ways
     out.lse = slots_.lookup(*lse);

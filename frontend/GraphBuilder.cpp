@@ -242,7 +242,12 @@ Value GraphBuilder::embedding(Value table, Value ids) {
 
 Value GraphBuilder::attention(Value q, Value k, Value v, const AttentionOptions &options) {
   assert(shape(q).size() == 4 && shape(k).size() == 4 && type(v) == type(k) && extent(q, 2) % extent(k, 2) == 0);
-  return node("attention", {q, k, v},
+  std::vector<Value> operands = {q, k, v};
+  if (options.lengths) {
+    assert(type(*options.lengths) == (TensorType{ElementType::I32, {extent(q, 0)}}) && extent(q, 1) == extent(k, 1));
+    operands.push_back(*options.lengths);
+  }
+  return node("attention", operands,
               {{"causal", options.causal}, {"scale", options.scale}, {"dropout", options.dropout}}, type(q));
 }
 

@@ -101,6 +101,7 @@ public:
     bool causal = true;
     double scale = 1;   ///< of the scores, before softmax
     double dropout = 0; ///< of the probabilities
+    std::optional<Value> lengths = {}; ///< i32 [batch], 1 to tokens: what follows is padding: nothing sees it, its rows are 0
   };
   /// Multi-head attention; q, k, v and the result are [batch, tokens, heads, head size]. k and v may have fewer heads, a
   /// divisor of q's: each then serves a group of neighbours.

@@ -54,20 +54,31 @@ StringRef kindName(Initializer::Kind kind) {
   llvm_unreachable("Initializer::Kind");
 }
 
-/// How many operands an op takes, from its traits: from `least` on if `open`, else exactly `least`.
+/// How many operands an op takes, from its traits and what it says is optional.
 struct OperandCount {
   size_t least;
-  bool open;
+  size_t most = least;
+
+  bool isOpen() const { return most == SIZE_MAX; }
+  std::string text() const {
+    if (isOpen())
+      return std::to_string(least) + " or more";
+    return least == most ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
+  }
 };
 
+bool hasSegments(RegisteredOperationName info) { return info.hasTrait<OpTrait::AttrSizedOperandSegments>(); }
+
 template <size_t... N> OperandCount operandCount(RegisteredOperationName info, std::index_sequence<N...>) {
-  OperandCount count{0, true};
+  OperandCount count{0, SIZE_MAX};
   if (info.hasTrait<OpTrait::ZeroOperands>())
-    count = {0, false};
+    count = {0};
   if (info.hasTrait<OpTrait::OneOperand>())
-    count = {1, false};
-  ((info.hasTrait<OpTrait::NOperands<N + 2>::template Impl>() ? void(count = {N + 2, false}) : void()), ...);
-  ((info.hasTrait<OpTrait::AtLeastNOperands<N + 1>::template Impl>() ? void(count = {N + 1, true}) : void()), ...);
+    count = {1};
+  ((info.hasTrait<OpTrait::NOperands<N + 2>::template Impl>() ? void(count = {N + 2}) : void()), ...);
+  ((info.hasTrait<OpTrait::AtLeastNOperands<N + 1>::template Impl>() ? void(count = {N + 1, SIZE_MAX}) : void()), ...);
+  if (hasSegments(info))
+    count.most = count.least + info.getInterface<tape::FactsOpInterface>()->getOptionalOperands();
   return count;
 }
 
@@ -238,9 +249,9 @@ private:
     OperationState state(named(node.name), "tape." + node.op);
     auto info = findOp(node); // checkOpsExist has found it
     OperandCount count = operandCount(*info, std::make_index_sequence<12>());
-    if (node.operands.size() < count.least || (!count.open && node.operands.size() > count.least))
-      return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' takes " << count.least
-                                       << (count.open ? " or more" : "") << " operands, not " << node.operands.size();
+    if (node.operands.size() < count.least || node.operands.size() > count.most)
+      return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' takes " << count.text()
+                                       << " operands, not " << node.operands.size();
     for (uint32_t operand : node.operands)
       state.operands.push_back(values_[operand]);
     for (const auto &[name, value] : node.attributes) {
@@ -248,6 +259,8 @@ private:
         return emitError(state.location) << "layer '" << node.name << "': '" << node.op << "' has no attribute '" << name << "'";
       state.addAttribute(name, attribute(name, value));
     }
+    if (hasSegments(*info))
+      addSegmentSizes(state, count);
     if (failed(inferTypes(*info, state, node)))
       return failure();
     Operation *op = builder_.create(state);
@@ -269,8 +282,6 @@ private:
   /// Result types by the op's own rule, after its attributes have become properties.
   LogicalResult inferTypes(RegisteredOperationName info, OperationState &state, const Node &node) {
     auto diagnose = [&]() -> InFlightDiagnostic { return emitError(state.location) << "layer '" << node.name << "': "; };
-    if (info.hasTrait<OpTrait::AttrSizedOperandSegments>())
-      addSegmentSizes(state, node);
     DictionaryAttr attributes = state.attributes.getDictionary(builder_.getContext());
 
     auto infer = [&](OpaqueProperties properties) {
@@ -289,11 +300,11 @@ private:
     return result;
   }
 
-  /// Ops with optional operands: a model file gives the required ones, which come first.
-  void addSegmentSizes(OperationState &state, const Node &node) {
-    constexpr size_t kOptionalOperands = 2; // seed and step of random ops
-    SmallVector<int32_t> sizes(node.operands.size(), 1);
-    sizes.append(kOptionalOperands, 0);
+  /// Ops with optional operands: those that a model file may give, then what only a training step has.
+  void addSegmentSizes(OperationState &state, OperandCount count) {
+    constexpr size_t kRandomKey = 2; // seed and step
+    SmallVector<int32_t> sizes(state.operands.size(), 1);
+    sizes.resize(count.most + kRandomKey, 0);
     state.attributes.set("operandSegmentSizes", builder_.getDenseI32ArrayAttr(sizes));
   }
 

@@ -1,11 +1,14 @@
 // tape-fuse-multi-tensor: groups that compute the same for different tensors and whose results only leave the function, as
 // the optimizer updates of all parameters do, become one group: one launch instead of one per parameter. So do groups that
 // read arguments only, as the casts of all parameters do. The idea is
-// that of NVIDIA Apex's multi-tensor apply.
+// that of NVIDIA Apex's multi-tensor apply. Sums of parts, which end the gradients of biases and normalisations, are collected
+// too, as long as their operands may live on.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
 
 #include "ir/tape/Fusion.h"
+#include "ir/tape/Reduction.h"
+#include "ir/tape/Target.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -75,8 +78,8 @@ std::string signatureOf(tape::FusionOp fusion) {
   return signature;
 }
 
-/// Puts all groups into one, where one of them is whose place suits all.
-void mergeGroups(ArrayRef<tape::FusionOp> groups, tape::FusionOp place) {
+/// Puts all groups into one of so many tensors, where one of them is whose place suits all.
+void mergeGroups(ArrayRef<tape::FusionOp> groups, tape::FusionOp place, int64_t tensors) {
   llvm::SetVector<Value> operands;
   SmallVector<Type> resultTypes;
   SmallVector<Value> old;
@@ -88,7 +91,7 @@ void mergeGroups(ArrayRef<tape::FusionOp> groups, tape::FusionOp place) {
   OpBuilder builder(place);
   auto phase = place->getAttrOfType<StringAttr>(tape::kPhaseAttr);
   Location loc = NameLoc::get(builder.getStringAttr(phase && phase == "optimizer" ? "optimizer" : "parameters"));
-  auto merged = builder.create<tape::FusionOp>(loc, resultTypes, operands.getArrayRef(), groups.size());
+  auto merged = builder.create<tape::FusionOp>(loc, resultTypes, operands.getArrayRef(), tensors);
   if (phase)
     merged->setAttr(tape::kPhaseAttr, phase);
   Block &body = merged.getBody().emplaceBlock();
@@ -113,6 +116,54 @@ void mergeGroups(ArrayRef<tape::FusionOp> groups, tape::FusionOp place) {
     group.erase();
 }
 
+/// Nothing but sums of parts, each of an operand.
+bool onlySumsParts(tape::FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  auto isSum = [](Operation &op) {
+    auto reduce = dyn_cast<tape::ReduceOp>(op);
+    return reduce && tape::sumsParts(reduce) && isa<BlockArgument>(reduce.getOperand());
+  };
+  return fusion.getTensors() == 1 && llvm::all_of(body.without_terminator(), isSum) &&
+         fusion.getNumResults() == body.getOperations().size() - 1;
+}
+
+/// Collects sums of parts in the order of the block; the operands of each collection live until its last.
+class PartSums {
+public:
+  void visit(tape::FusionOp fusion) {
+    uint64_t bytes = tape::totalBytes(fusion.getOperandTypes());
+    bool alike = groups_.empty() || groups_.back()->getAttr(tape::kPhaseAttr) == fusion->getAttr(tape::kPhaseAttr);
+    if (!alike || bytes_ + bytes > kMostBytes || isReadBefore(fusion))
+      merge();
+    groups_.push_back(fusion);
+    bytes_ += bytes;
+  }
+  void merge() {
+    if (groups_.size() > 1)
+      mergeGroups(groups_, groups_.back(), /*tensors=*/countSums());
+    groups_.clear();
+    bytes_ = 0;
+  }
+
+private:
+  static constexpr uint64_t kMostBytes = uint64_t(64) << 20;
+
+  bool isReadBefore(tape::FusionOp place) {
+    return llvm::any_of(groups_, [&](tape::FusionOp group) {
+      return llvm::any_of(group->getUsers(), [&](Operation *user) { return user->isBeforeInBlock(place); });
+    });
+  }
+  int64_t countSums() {
+    int64_t sums = 0;
+    for (tape::FusionOp group : groups_)
+      sums += group.getNumResults();
+    return sums;
+  }
+
+  SmallVector<tape::FusionOp> groups_;
+  uint64_t bytes_ = 0;
+};
+
 using Groups = llvm::MapVector<std::string, SmallVector<tape::FusionOp>, std::map<std::string, unsigned>>;
 
 struct FuseMultiTensor : impl::FuseMultiTensorBase<FuseMultiTensor> {
@@ -130,10 +181,17 @@ struct FuseMultiTensor : impl::FuseMultiTensorBase<FuseMultiTensor> {
       // The operands of all are there at the last; the results of all are wanted from the first on.
       for (auto &[signature, groups] : leaving)
         if (groups.size() > 1)
-          mergeGroups(groups, groups.back());
+          mergeGroups(groups, groups.back(), groups.size());
       for (auto &[signature, groups] : entering)
         if (groups.size() > 1)
-          mergeGroups(groups, groups.front());
+          mergeGroups(groups, groups.front(), groups.size());
+      if (tape::targetOf(func).columnReductionParts == 1)
+        continue;
+      PartSums sums;
+      for (auto fusion : llvm::make_early_inc_range(func.getBody().front().getOps<tape::FusionOp>()))
+        if (onlySumsParts(fusion))
+          sums.visit(fusion);
+      sums.merge();
     }
   }
 };

@@ -135,7 +135,7 @@ private:
     SmallVector<Value> reads, writes;
     SmallVector<int64_t> places;
     auto place = [&](const tape::StridedPlace &at) {
-      if (at.strides.size() == 4) // [batch, tokens, heads, size]; lse has its own form
+      if (at.strides.size() == 4) // [batch, tokens, heads, size]; lse and numbers have their own form
         places.append({at.offset, at.strides[0], at.strides[1], at.strides[2]});
       return at.base;
     };
@@ -143,11 +143,25 @@ private:
       reads.push_back(slots_.slotOf(place(tape::placeOperand(operand))));
     for (OpResult result : op.getResults())
       writes.push_back(slots_.slotFor(place(tape::placeResult(result))));
-    ArrayRef<int64_t> query = tape::shapeOf(op.getOperand(0));
-    return builder_.create<plan::AttentionOp>(op.getLoc(), reads, writes, isa<tape::AttentionGradOp>(op),
-                                              op.getAttrOfType<BoolAttr>("causal").getValue(),
-                                              op.getAttrOfType<FloatAttr>("scale").getValue(),
-                                              ArrayRef<int64_t>{query[0], query[2], query[1], query[3]}, places);
+    ArrayRef<int64_t> query = tape::shapeOf(op.getOperand(0)), key = tape::shapeOf(op.getOperand(1));
+    bool drops = cast<tape::StochasticOpInterface>(op).isStochastic();
+    bool padded = llvm::any_of(op.getOperands(), [](Value operand) { return tape::elementOf(operand).isInteger(32); });
+    return builder_.create<plan::AttentionOp>(
+        op.getLoc(), reads, writes, scratchOf(op), isa<tape::AttentionGradOp>(op),
+        op.getAttrOfType<BoolAttr>("causal").getValue(), padded, op.getAttrOfType<FloatAttr>("scale").getValue(), drops ? op.getAttrOfType<FloatAttr>("dropout") : FloatAttr(),
+        ArrayRef<int64_t>{query[0], query[2], key[2], query[1], query[3]}, places);
+  }
+
+  /// Memory that a library call uses only while it runs; null: it needs none.
+  Value scratchOf(Operation &op) {
+    auto call = dyn_cast<tape::ScratchOpInterface>(op);
+    SmallVector<int64_t> sizes = call ? call.getScratchSizes() : SmallVector<int64_t>();
+    if (sizes.empty())
+      return {};
+    std::string name = (Twine(tape::layerName(op.getLoc())) + ".scratch").str();
+    Value slot = tables_.createSlot("arena", name, plan::scratchType(builder_, sizes.front()), op.getLoc());
+    slot.getDefiningOp<plan::SlotOp>().setSizes(sizes);
+    return slot;
   }
 
   plan::MatmulOp createMatmul(tape::DotGeneralOp op, Value lhs, Value rhs) {

@@ -110,7 +110,9 @@ def VerifyPrecision : Pass<"tape-verify-precision", "::mlir::ModuleOp"> {
 def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::ModuleOp"> {
   let summary = "Marks attention that one call of the target's library computes";
   let description = [{Where the target has such a library (ir/tape/Target.h); other attention is decomposed. Numerics-changing:
-    the library keeps probabilities in 16 bits and sums them in an order of its own.}];
+    the library keeps probabilities in 16 bits, sums them in an order of its own and draws other random bits for dropout.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let options = [Option<"headSize", "head-size", "int64_t", "0", "Largest head that the library takes; 0: what the target says">];
 }
 
 def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
@@ -122,6 +124,12 @@ def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {
 def WidenWindows : Pass<"tape-widen-windows", "::mlir::ModuleOp"> {
   let summary = "Convolutions and poolings in low precision run on f32 copies of their operands";
   let description = [{For targets that have them in f32 only. Value-preserving: sums are formed in f32 and rounded once.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+}
+
+def ReadRounded : Pass<"tape-read-rounded", "::mlir::ModuleOp"> {
+  let summary = "Sums of columns read the 16-bit copy of a gradient that products read";
+  let description = [{Numerics-changing as autocast is: the summands are rounded, the sums stay f32.}];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }
 
@@ -157,7 +165,8 @@ def FuseMultiTensor : Pass<"tape-fuse-multi-tensor", "::mlir::ModuleOp"> {
   let summary = "Groups that do the same for many tensors, as optimizer updates do, become one";
   let description = [{
     Only groups whose results leave the function at once, so that nothing lives longer, and groups that read arguments only:
-    casts of parameters, which live until the backward phase anyway. Value-preserving.
+    casts of parameters, which live until the backward phase anyway. Sums of parts, whose operands are small, up to 64 MiB of
+    them. Value-preserving.
   }];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
 }

@@ -78,11 +78,15 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
 
   // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
   pipeline.stage("fuse");
-  pipeline.addOptional(createSelectLibraryAttention());
+  SelectLibraryAttentionOptions attention;
+  attention.headSize = options.attentionHeadSize;
+  pipeline.addOptional(createSelectLibraryAttention(attention));
   pipeline.add(createDecompose());
   if (options.precision != "fp32" && !options.lowPrecisionWindows)
     pipeline.add(createWidenWindows()); // after decompose, which may cut a convolution into terms
   pipeline.add(createCanonicalizerPass());
+  if (options.precision != "fp32")
+    pipeline.add(createReadRounded()); // after decompose, which makes the conversions and the sums
   if (options.fusion)
     pipeline.addOptional(createRecomputeFromProducts());
   FormFusionGroupsOptions fusion;

@@ -1,9 +1,11 @@
 // tape-plan-memory: gives every slot its place. Transient slots of a program share the arena according to their
-// lifetimes; programs never run at the same time, so they share it, too. Persistent slots lie one after another.
+// lifetimes; programs never run at the same time, so they share it, too. Scratch memory gets what is free while its
+// instruction runs. Persistent slots lie one after another.
 #include "passes/Passes.h"
 
 #include "ir/plan/Plan.h"
 #include "passes/analysis/MemoryPacking.h"
+#include "passes/analysis/ScratchSizes.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -34,12 +36,43 @@ llvm::MapVector<Operation *, LiveBuffer> findLifetimes(plan::ProgramOp program) 
   return lifetimes;
 }
 
+// What scratch memory may take although the arena grows by it: attention in many slices would cost more time than it is worth.
+constexpr uint64_t kGrantedScratch = uint64_t(512) << 20;
+
+/// Settles the sizes of the program's scratch memory.
+void chooseSizes(llvm::MapVector<Operation *, LiveBuffer> &lifetimes) {
+  std::vector<LiveBuffer> buffers;
+  std::vector<ScratchBuffer> scratch;
+  SmallVector<plan::SlotOp> slots;
+  for (auto &[op, buffer] : lifetimes) {
+    auto slot = cast<plan::SlotOp>(op);
+    std::optional<ArrayRef<int64_t>> sizes = slot.getSizes();
+    if (!sizes) {
+      buffers.push_back(buffer);
+      continue;
+    }
+    ScratchBuffer &choice = scratch.emplace_back(ScratchBuffer{buffer.begin, {}});
+    for (int64_t bytes : *sizes)
+      choice.sizes.push_back(llvm::alignTo(bytes, plan::SlotOp::kAlignment));
+    slots.push_back(slot);
+  }
+  if (scratch.empty())
+    return;
+  for (auto [slot, bytes] : llvm::zip(slots, chooseScratchSizes(buffers, scratch, kGrantedScratch))) {
+    Builder builder(slot.getContext());
+    slot.setType(plan::scratchType(builder, bytes));
+    slot.removeSizesAttr();
+    lifetimes[slot].bytes = bytes;
+  }
+}
+
 struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
     Builder builder(&getContext());
     uint64_t arena = 0, live = 0, persistent = 0;
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
       auto lifetimes = findLifetimes(program);
+      chooseSizes(lifetimes);
       std::vector<LiveBuffer> buffers;
       for (auto &[slot, buffer] : lifetimes)
         buffers.push_back(buffer);

@@ -16,7 +16,8 @@ PlanTables::PlanTables(ModuleOp module) : builder_(module.getContext()), kernelB
 Value PlanTables::createSlot(StringRef kind, StringRef name, Type type, Location loc) {
   if (name.empty())
     name = "value"; // a constant that folding has moved belongs to no layer
-  return builder_.create<plan::SlotOp>(loc, plan::SlotType::get(builder_.getContext()), kind, name, type, IntegerAttr());
+  return builder_.create<plan::SlotOp>(loc, plan::SlotType::get(builder_.getContext()), kind, name, type, IntegerAttr(),
+                                       DenseI64ArrayAttr());
 }
 
 Value PlanTables::persistentSlot(func::FuncOp func, unsigned index) {

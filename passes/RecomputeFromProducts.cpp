@@ -82,9 +82,14 @@ SmallVector<Operation *> opsFromProduct(Value value) {
   return {};
 }
 
-/// Whether a library call or the caller wants the value in memory.
-bool isInMemory(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) { return isView(user) ? isInMemory(user->getResult(0)) : readsMemory(user); });
+/// Whether the value is in memory anyway: for a library call or the caller, or for kernels of a phase between its own and the
+/// backward one.
+bool isInMemory(Value value, StringRef phase) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (isView(user))
+      return isInMemory(user->getResult(0), phase);
+    return readsMemory(user) || (phaseOf(user) != phase && phaseOf(user) != "backward");
+  });
 }
 
 void recompute(ArrayRef<Operation *> ops, OpOperand &use) {
@@ -114,7 +119,7 @@ struct RecomputeFromProducts : impl::RecomputeFromProductsBase<RecomputeFromProd
     for (OpOperand &use : value.getUses())
       if (phaseOf(use.getOwner()) == "backward")
         later.push_back(&use);
-    if (phaseOf(op) == "backward" || later.empty() || isInMemory(value))
+    if (phaseOf(op) == "backward" || later.empty() || isInMemory(value, phaseOf(op)))
       return;
     SmallVector<Operation *> ops = opsFromProduct(value);
     if (ops.empty())

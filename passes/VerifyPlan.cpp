@@ -77,6 +77,22 @@ LogicalResult verifyPersistentDisjoint(ModuleOp module) {
   return success();
 }
 
+/// Scratch memory lies beside all that the instruction reads and writes.
+LogicalResult verifyScratch(plan::InstructionOpInterface instruction) {
+  if (!instruction.getScratch())
+    return success();
+  auto scratch = instruction.getScratch().getDefiningOp<plan::SlotOp>();
+  if (scratch.getKind() != "arena")
+    return instruction.emitError() << "uses slot '" << scratch.getSym() << "' as scratch memory, which is not in the arena";
+  int64_t begin = *scratch.getOffset(), end = begin + scratch.getBytes();
+  for (Value value : instruction->getOperands()) {
+    auto slot = value.getDefiningOp<plan::SlotOp>();
+    if (slot != scratch && slot.getKind() == "arena" && *slot.getOffset() < end && *slot.getOffset() + slot.getBytes() > begin)
+      return instruction.emitError() << "uses the memory of slot '" << slot.getSym() << "' as scratch memory";
+  }
+  return success();
+}
+
 LogicalResult verifyProgram(plan::ProgramOp program) {
   WrittenBytes written;
   llvm::DenseSet<Operation *> writtenOutputs;
@@ -90,7 +106,12 @@ LogicalResult verifyProgram(plan::ProgramOp program) {
       if (slot.getKind() == "output" && !writtenOutputs.contains(slot))
         return op.emitError() << "reads the output slot '" << slot.getSym() << "' before it is written";
     }
-    for (Value value : instruction.getWrites()) {
+    if (failed(verifyScratch(instruction)))
+      return failure();
+    SmallVector<Value> writes(instruction.getWrites());
+    if (Value scratch = instruction.getScratch())
+      writes.push_back(scratch);
+    for (Value value : writes) {
       auto slot = value.getDefiningOp<plan::SlotOp>();
       StringRef kind = slot.getKind();
       if (kind == "input" || kind == "config" || slot->hasAttr("tape.frozen"))

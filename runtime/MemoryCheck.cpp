@@ -50,10 +50,18 @@ Accesses accessesOf(const Plan &plan, const plan::Instruction &instruction) {
     for (uint32_t i = 0; i < attention->operands()->size(); ++i)
       i < attentionReads(*attention) ? read(attention->operands()->Get(i)->slot()) : write(attention->operands()->Get(i)->slot());
     attention->backward() ? read(attention->lse()) : write(attention->lse());
+    if (const plan::AttentionDropout *dropout = attention->dropout()) {
+      read(dropout->seed());
+      read(dropout->offset());
+    }
+    if (auto lengths = attention->lengths())
+      read(*lengths);
   } else if (const plan::Copy *copy = instruction.body_as_Copy()) {
     result.reads.push_back({copy->source(), copy->bytes()});
     result.writes.push_back({copy->destination(), copy->bytes()});
   }
+  if (auto scratch = instruction.scratch())
+    write(*scratch);
   auto isPersistent = [&](const Access &access) { return plan.slot(access.slot).kind() != plan::SlotKind::Arena; };
   std::erase_if(result.reads, isPersistent);
   std::erase_if(result.writes, isPersistent);

@@ -82,6 +82,10 @@ struct ProgramTotals {
 ProgramTotals totalsOf(const plan::Program &program);
 /// Operands that attention reads; lse is not among them.
 inline uint32_t attentionReads(const plan::Attention &attention) { return attention.backward() ? 5 : 3; }
+/// Heads of its operand `i`: keys, values and their gradients may have fewer.
+inline int64_t attentionHeads(const plan::Attention &attention, uint32_t i) {
+  return i == 1 || i == 2 || i == 6 || i == 7 ? attention.key_heads() : attention.heads();
+}
 /// A name from a file, safe to print: control characters replaced, at most 120 characters.
 std::string printable(const flatbuffers::String *text);
 

@@ -69,7 +69,8 @@ private:
   Status checkInstruction(const plan::Instruction &instruction);
   Status checkLaunch(const plan::Launch &launch);
   Status checkMatmul(const plan::Matmul &matmul);
-  Status checkAttention(const plan::Attention &attention);
+  Status checkAttention(const plan::Attention &attention, std::optional<uint32_t> scratch) const;
+  Status checkDropout(const plan::AttentionDropout &dropout) const;
   Status checkEpilogue(const plan::Matmul &matmul);
   Status checkWindow(const plan::Window &window) const;
   Status checkCopy(const plan::Copy &copy) const;
@@ -335,6 +336,13 @@ Status Checker::checkProgramContract(const plan::Program &program) const {
 }
 
 Status Checker::checkInstruction(const plan::Instruction &instruction) {
+  std::optional<uint32_t> scratch;
+  if (instruction.scratch()) {
+    scratch = *instruction.scratch();
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(*scratch));
+    if (!inArena(slot(*scratch)) || !instruction.body_as_Attention())
+      return badHere("it takes '{}' as scratch memory", slotName(*scratch));
+  }
   if (const plan::Launch *launch = instruction.body_as_Launch())
     return checkLaunch(*launch);
   if (const plan::Matmul *matmul = instruction.body_as_Matmul())
@@ -342,7 +350,7 @@ Status Checker::checkInstruction(const plan::Instruction &instruction) {
   if (const plan::Window *window = instruction.body_as_Window())
     return checkWindow(*window);
   if (const plan::Attention *attention = instruction.body_as_Attention())
-    return checkAttention(*attention);
+    return checkAttention(*attention, scratch);
   if (const plan::Copy *copy = instruction.body_as_Copy())
     return checkCopy(*copy);
   return badHere("it is of an unknown type");
@@ -474,34 +482,53 @@ Status Checker::checkMatmul(const plan::Matmul &matmul) {
   return matmul.epilogue() ? checkEpilogue(matmul) : Status::ok();
 }
 
-/// Whether two tensors are different parts of the rows of one, as the gradients of query, key and value are.
-bool sideBySide(const plan::AttentionOperand &a, const plan::AttentionOperand &b, const plan::Attention &attention) {
-  int64_t row = a.token_stride(), width = (attention.heads() - 1) * a.head_stride() + attention.head_size();
-  if (row != b.token_stride() || a.head_stride() != b.head_stride() || a.batch_stride() != b.batch_stride() ||
-      row < 1 || a.batch_stride() < row * attention.tokens() || a.head_stride() < attention.head_size() ||
-      a.offset() / row != b.offset() / row)
+/// Whether operands i and j are different parts of the rows of one tensor, as the gradients of query, key and value are.
+bool areSideBySide(const plan::Attention &attention, uint32_t i, uint32_t j) {
+  const plan::AttentionOperand &a = *attention.operands()->Get(i), &b = *attention.operands()->Get(j);
+  int64_t row = a.token_stride();
+  if (a.slot() != b.slot() || row != b.token_stride() || a.batch_stride() != b.batch_stride() || row < 1 ||
+      a.batch_stride() < row * attention.tokens() || a.offset() / row != b.offset() / row)
     return false;
-  auto [first, second] = std::minmax({a.offset() % row, b.offset() % row});
-  return first + width <= second && second + width <= row;
+  auto endInRow = [&](const plan::AttentionOperand &operand, uint32_t number) {
+    return operand.offset() % row + (attentionHeads(attention, number) - 1) * operand.head_stride() + attention.head_size();
+  };
+  int64_t aEnd = endInRow(a, i), bEnd = endInRow(b, j);
+  return aEnd <= row && bEnd <= row && (aEnd <= b.offset() % row || bEnd <= a.offset() % row);
 }
 
-Status Checker::checkAttention(const plan::Attention &attention) {
+Status Checker::checkDropout(const plan::AttentionDropout &dropout) const {
+  if (!(dropout.rate() > 0 && dropout.rate() < 1))
+    return badHere("the dropout of attention is {}", dropout.rate());
+  for (uint32_t number : {dropout.seed(), dropout.offset()}) {
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(number));
+    if (slot(number).element_type() != plan::ElementType::I64 || slot(number).bytes() < sizeof(int64_t))
+      return badHere("'{}' is no seed or offset of attention's dropout", slotName(number));
+  }
+  return Status::ok();
+}
+
+Status Checker::checkAttention(const plan::Attention &attention, std::optional<uint32_t> scratch) const {
   if (!isCuda())
     return badHere("attention is no instruction of the target cpu");
   uint32_t count = orEmpty(attention.operands()).size(), reads = attentionReads(attention);
   if (count != reads + (attention.backward() ? 3 : 1) || !isAligned(attention.operands()))
     return badHere("attention has {} operands", count);
-  for (int64_t extent : {attention.batch(), attention.heads(), attention.tokens(), attention.head_size()})
+  for (int64_t extent :
+       {attention.batch(), attention.heads(), attention.key_heads(), attention.tokens(), attention.head_size()})
     if (extent < 1 || extent > INT32_MAX)
       return badHere("an extent of attention is {}", extent);
+  if (attention.heads() % attention.key_heads() != 0)
+    return badHere("attention has {} heads for {} heads of keys", attention.heads(), attention.key_heads());
   if (!std::isfinite(attention.scale()))
     return badHere("the scale of attention is not finite");
+  if (attention.dropout())
+    TAPEOUT_RETURN_IF_ERROR(checkDropout(*attention.dropout()));
   struct Use {
     uint32_t slot;
-    uint64_t bytes; // from the slot's beginning
-    const plan::AttentionOperand *operand;
+    uint64_t bytes;                  // from the slot's beginning
+    std::optional<uint32_t> operand; // its number
   };
-  std::vector<Use> used;
+  std::vector<Use> read, written;
   for (uint32_t i = 0; i < count; ++i) {
     const plan::AttentionOperand &operand = *attention.operands()->Get(i);
     TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(operand.slot()));
@@ -511,30 +538,44 @@ Status Checker::checkAttention(const plan::Attention &attention) {
       return badHere("the operand '{}' of attention has the wrong element type", slotName(operand.slot()));
     auto elements = reach({{attention.batch(), operand.batch_stride()},
                            {attention.tokens(), operand.token_stride()},
-                           {attention.heads(), operand.head_stride()},
+                           {attentionHeads(attention, i), operand.head_stride()},
                            {attention.head_size(), 1}},
                           {});
     uint64_t room = slot(operand.slot()).bytes() / 2;
     if (!elements || *elements > room || operand.offset() < 0 || static_cast<uint64_t>(operand.offset()) > room - *elements)
       return badHere("attention leaves its operand '{}'", slotName(operand.slot()));
-    used.push_back({operand.slot(), 2 * (operand.offset() + *elements), &operand});
+    (i < reads ? read : written).push_back({operand.slot(), 2 * (operand.offset() + *elements), i});
   }
   TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(attention.lse()));
   auto rows = reach({{attention.batch(), attention.heads() * attention.tokens()}, {attention.heads() * attention.tokens(), 1}}, {});
   if (slot(attention.lse()).element_type() != plan::ElementType::F32 || !rows ||
       *rows > slot(attention.lse()).bytes() / sizeof(float))
     return badHere("'{}' cannot hold a number for each row of attention", slotName(attention.lse()));
-  used.insert(used.begin() + (attention.backward() ? reads : count), {attention.lse(), *rows * sizeof(float), nullptr});
-  uint32_t inputs = attention.backward() ? reads + 1 : reads;
-  auto areSideBySide = [&](const Use &a, const Use &b) {
-    return a.slot == b.slot && a.operand && b.operand && sideBySide(*a.operand, *b.operand, attention);
-  };
-  for (size_t written = inputs; written < used.size(); ++written) {
-    TAPEOUT_RETURN_IF_ERROR(checkWritable(used[written].slot));
-    for (size_t other = 0; other < written; ++other)
-      if (overlap(used[other].slot, used[other].bytes, used[written].slot, used[written].bytes) &&
-          !(other >= inputs && areSideBySide(used[other], used[written])))
-        return badHere("attention writes '{}' over '{}'", slotName(used[written].slot), slotName(used[other].slot));
+  (attention.backward() ? read : written).push_back({attention.lse(), *rows * sizeof(float), std::nullopt});
+  if (attention.lengths()) {
+    uint32_t lengths = *attention.lengths();
+    TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(lengths));
+    if (slot(lengths).element_type() != plan::ElementType::I32 ||
+        slot(lengths).bytes() / sizeof(int32_t) < uint64_t(attention.batch()))
+      return badHere("'{}' cannot hold a length for each sequence of attention", slotName(lengths));
+    read.push_back({lengths, attention.batch() * sizeof(int32_t), std::nullopt});
+  }
+  if (const plan::AttentionDropout *dropout = attention.dropout())
+    for (uint32_t number : {dropout->seed(), dropout->offset()})
+      read.push_back({number, sizeof(int64_t), std::nullopt});
+  if (scratch)
+    written.push_back({*scratch, slot(*scratch).bytes(), std::nullopt});
+  for (size_t i = 0; i < written.size(); ++i) {
+    const Use &result = written[i];
+    TAPEOUT_RETURN_IF_ERROR(checkWritable(result.slot));
+    auto isInTheWay = [&](const Use &other) { return overlap(other.slot, other.bytes, result.slot, result.bytes); };
+    for (const Use &other : read)
+      if (isInTheWay(other))
+        return badHere("attention writes '{}' over '{}'", slotName(result.slot), slotName(other.slot));
+    for (size_t j = 0; j < i; ++j)
+      if (isInTheWay(written[j]) &&
+          !(result.operand && written[j].operand && areSideBySide(attention, *written[j].operand, *result.operand)))
+        return badHere("attention writes '{}' over '{}'", slotName(result.slot), slotName(written[j].slot));
   }
   return Status::ok();
 }

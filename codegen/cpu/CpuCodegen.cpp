@@ -31,6 +31,8 @@ FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, 
     return buildRowMovement(kernel, frame, movementOf(frame.region));
   case Schedule::MultiTensor:
     return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::PartSums:
+    return op.emitError("sums parts of many tensors, which kernels of the target cpu do not");
   case Schedule::Epilogue:
     return buildEpilogue(kernel, frame, *op.getColumns());
   }

@@ -31,6 +31,17 @@ public:
     return s_.select(s_.compare("lt", square, s_.constant(x, 1.0 / 16)), s_.mul(x, near), far);
   }
 
+  // Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: off by 1.5e-7 at most.
+  Value erf(Value x) {
+    Value zero = s_.constant(x, 0), one = s_.constant(x, 1), isNegative = s_.compare("lt", x, zero);
+    Value size = s_.select(isNegative, s_.neg(x), x);
+    Value t = divide(one, s_.fma(size, s_.constant(x, 0.3275911), one)), sum = s_.constant(x, 1.061405429);
+    for (double coefficient : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
+      sum = s_.fma(sum, t, s_.constant(x, coefficient));
+    Value value = s_.sub(one, s_.mul(s_.mul(sum, t), exp(s_.neg(s_.mul(x, x)))));
+    return s_.select(isNegative, s_.neg(value), value);
+  }
+
 private:
   Value perLane(StringRef intrinsic, ValueRange operands) {
     auto vector = cast<VectorType>(operands.front().getType());
@@ -67,7 +78,7 @@ bool mayApproximate(plan::KernelOp kernel) {
 void approximateMath(Operation *function) {
   SmallVector<Operation *> ops;
   function->walk([&](Operation *op) {
-    if (!isa<math::ExpOp, math::TanhOp, arith::DivFOp>(op))
+    if (!isa<math::ExpOp, math::TanhOp, math::ErfOp, arith::DivFOp>(op))
       return;
     auto type = dyn_cast<VectorType>(op->getResult(0).getType());
     if (type && type.getElementType().isF32())
@@ -79,10 +90,20 @@ void approximateMath(Operation *function) {
     Value x = op->getOperand(0);
     Value value = isa<math::ExpOp>(op)    ? approximate.exp(x)
                   : isa<math::TanhOp>(op) ? approximate.tanh(x)
+                  : isa<math::ErfOp>(op)  ? approximate.erf(x)
                                           : approximate.divide(x, op->getOperand(1));
     op->replaceAllUsesWith(ValueRange(value));
     op->erase();
   }
+  if (ops.empty())
+    return;
+  // Where results are approximate, a product need not be rounded before something is added to it.
+  auto contract = arith::FastMathFlagsAttr::get(function->getContext(), arith::FastMathFlags::contract);
+  function->walk([&](Operation *op) {
+    auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : VectorType();
+    if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op) && type && type.getElementType().isF32())
+      op->setAttr("fastmath", contract);
+  });
 }
 
 } // namespace tapeout::codegen

@@ -29,8 +29,8 @@ public:
     int64_t threads = kThreads;
     while (threads > kWarp && threads * lanes_ * bytesOfRow() > kSharedBytes)
       threads /= 2;
-    bool few = outer_ * static_cast<int64_t>(llvm::divideCeil(vectors_, kWarp)) < kFewBlocks;
-    across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), few ? kWarp / 4 : kWarp);
+    few_ = outer_ * static_cast<int64_t>(llvm::divideCeil(vectors_, kWarp)) < kFewBlocks;
+    across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), few_ ? kWarp / 4 : kWarp);
     deep_ = tape::bandsOf(plan.ops.front()) ? 1 : std::min<int64_t>(llvm::PowerOf2Ceil(rows_), threads / across_);
     perBlock_ = threads / (across_ * deep_);
     if (outer_ < perBlock_)
@@ -90,7 +90,8 @@ private:
   }
 
   Values sumRows() {
-    int64_t inFlight = plan_.expression.accesses().size() == 1 ? kInFlight : kSums; // as far as registers go
+    // As far as registers go, of which the threads of few blocks have many.
+    int64_t inFlight = plan_.expression.accesses().size() == 1 ? kInFlight : few_ ? kInFlight / 2 : kSums;
     int64_t step = inFlight * deep_, whole = rows_ / step * step;
     Values partial = reducer_.neutrals(plan_.ops, kSums);
     if (whole > 0)
@@ -148,6 +149,7 @@ private:
   SmallVector<int64_t> kept_, reduced_; // extents of all dimensions but the last
   int64_t vectors_, rows_, outer_;      // columns in vectors, rows that are reduced, separate reductions
   int64_t across_, deep_, perBlock_;    // threads of a block: vectors, rows, separate reductions
+  bool few_;                            // blocks, too few to fill a GPU
   Value x_, y_, z_, column_;
   Values keptIndices_;
 };

@@ -51,7 +51,7 @@ struct Tools {
   }
 
   void compile(Part &part) const {
-    LaunchBounds bounds{part.functions.threads, assembler && assembler->needsRegisterLimit()};
+    LaunchBounds bounds{part.functions.bounds, assembler && assembler->needsRegisterLimit()};
     part.result.ptx = emitPtx(*part.module, lowestArchitecture(), bounds);
     if (!assembler)
       return;

@@ -66,6 +66,8 @@ FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &fra
     return buildRowMovement(kernel, frame, movementOf(frame.region));
   case Schedule::MultiTensor:
     return buildMultiTensor(kernel, frame, op.getTensors());
+  case Schedule::PartSums:
+    return buildPartSums(kernel, frame);
   case Schedule::Epilogue:
     return op.emitError("is the epilogue of a product, which the target cuda has not");
   }
@@ -124,7 +126,7 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
     return failure();
   if (shape->blocks > std::numeric_limits<int32_t>::max())
     return kernel.emitError("needs ") << shape->blocks << " blocks, more than a GPU launches; use a smaller batch";
-  functions.threads.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads)});
+  functions.bounds.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads), static_cast<unsigned>(shape->resident)});
   CudaKernel built;
   built.symbol = kernel.getSymName().str();
   built.blocks = shape->blocks;

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "codegen/cuda/CudaCodegen.h"
+#include "codegen/cuda/Ptx.h"
 
 namespace tapeout::codegen {
 
 /// A module of kernel functions. The same for every architecture.
 struct KernelFunctions {
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::vector<std::pair<std::string, unsigned>> threads; // symbol, threads per block
+  std::vector<LaunchBound> bounds;
 };
 
 /// Appends the functions of all kernels to `parts`, in turn.

@@ -1,12 +1,10 @@
-// Kernels over many tensors of different sizes in one launch: a block works on up to 4,096 elements of one of them. A
-// constant table says which block is the first of each tensor.
+// Kernels over many tensors of different sizes in one launch: a block works on up to 4,096 elements of one of them.
+#include "codegen/cuda/BlockTable.h"
 #include "codegen/cuda/Schedules.h"
 #include "codegen/kernel/MultiTensorPlan.h"
 #include "ir/tape/Reduction.h"
 
 #include "llvm/Support/MathExtras.h"
-
-#include <limits>
 
 using namespace mlir;
 
@@ -25,48 +23,33 @@ struct Part {
 /// Blocks of at most kPart elements, tensor after tensor.
 class Parts {
 public:
-  Parts(CudaKernelBuilder &kernel, ArrayRef<int64_t> sizes) : kernel_(kernel), tensors_(sizes.size()) {
-    SmallVector<int64_t> firstBlocks;
-    for (int64_t size : sizes) {
-      firstBlocks.push_back(count_);
-      count_ += llvm::divideCeil(size, kPart);
-    }
-    while (firstBlocks.size() % kWarp != 0)
-      firstBlocks.push_back(std::numeric_limits<int32_t>::max());
-    firstBlocks_ = kernel.table(firstBlocks);
-    sizes_ = kernel.table(sizes);
-  }
-  int64_t count() const { return count_; }
+  Parts(CudaKernelBuilder &kernel, ArrayRef<int64_t> sizes) : kernel_(kernel), table_(kernel, blocksOf(sizes)), sizes_(kernel.table(sizes)) {}
+  int64_t count() const { return table_.count(); }
 
   Part part() const {
-    // As many tensors begin at or before this block as the threads of a warp count together.
-    Value block = kernel_.blockIndex(), inWarp = kernel_.remainder(kernel_.threadIndex(), kWarp), begun;
-    for (int64_t i = 0; i < tensors_; i += kWarp) {
-      Value first = kernel_.loadInteger(firstBlocks_, kernel_.add(inWarp, kernel_.integer(i)));
-      Value count = kernel_.countBits(kernel_.ballot(kernel_.notAbove(first, block)));
-      begun = begun ? kernel_.add(begun, count) : count;
-    }
-    Value tensor = kernel_.subtract(begun, kernel_.integer(1));
-    Value number = kernel_.subtract(block, kernel_.loadInteger(firstBlocks_, tensor)); // of the tensor's parts
+    auto [tensor, number] = table_.find();
     Value begin = kernel_.multiply(number, kPart);
     Value end = kernel_.minimum(kernel_.add(begin, kernel_.integer(kPart)), kernel_.loadInteger(sizes_, tensor));
     return {tensor, begin, end};
   }
 
 private:
+  static SmallVector<int64_t> blocksOf(ArrayRef<int64_t> sizes) {
+    SmallVector<int64_t> blocks;
+    for (int64_t size : sizes)
+      blocks.push_back(llvm::divideCeil(size, kPart));
+    return blocks;
+  }
+
   CudaKernelBuilder &kernel_;
-  int64_t tensors_, count_ = 0;
-  Value firstBlocks_, sizes_;
+  BlockTable table_;
+  Value sizes_;
 };
 
 /// Largest multiple of `lanes` elements that is not beyond the part's length, as an end.
 Value wholeEnd(CudaKernelBuilder &kernel, const Part &part, int64_t lanes) {
   Value length = kernel.subtract(part.end, part.begin);
   return kernel.add(part.begin, kernel.multiply(kernel.divide(length, lanes), lanes));
-}
-
-Value pointerOf(CudaKernelBuilder &kernel, const CudaFrame &frame, Value number) {
-  return kernel.globalPointer(kernel.loadPointer(frame.table, number));
 }
 
 } // namespace
@@ -86,24 +69,39 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
   Value firstNumber = kernel.multiply(part.tensor, first.arguments.size());
   for (auto [i, argument] : llvm::enumerate(first.arguments))
     if (Value &pointer = operands[argument.getArgNumber()]; !pointer)
-      pointer = pointerOf(kernel, frame, kernel.loadInteger(numbers, kernel.add(firstNumber, kernel.integer(i))));
+      pointer = frame.pointerOf(kernel, kernel.loadInteger(numbers, kernel.add(firstNumber, kernel.integer(i))));
   Value firstResult = kernel.add(kernel.multiply(part.tensor, resultCount), kernel.integer(operandCount));
   for (int64_t i = 0; i < resultCount; ++i)
-    results.push_back(pointerOf(kernel, frame, kernel.add(firstResult, kernel.integer(i))));
+    results.push_back(frame.pointerOf(kernel, kernel.add(firstResult, kernel.integer(i))));
 
+  auto store = [&](ArrayRef<Value> values, Value at, unsigned count) {
+    for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, values))
+      kernel.store(pointer, tape::elementOf(result), at, value, {count, count}, count);
+  };
   auto compute = [&](Expression &expression, Value at, Value end, unsigned count) {
-    kernel.ifThen(kernel.below(at, end), [&] {
-      Values values = expression.emit(kernel, at, {count, count});
-      for (auto [result, pointer, value] : llvm::zip_equal(first.results, results, values))
-        kernel.store(pointer, tape::elementOf(result), at, value, {count, count}, count);
-    });
+    kernel.ifThen(kernel.below(at, end), [&] { store(expression.emit(kernel, at, {count, count}), at, count); });
   };
   Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes);
   plan->vectors.emitInvariants(kernel, operands, lanes);
-  for (int64_t i = 0; i < kPart; i += kThreads * lanes) {
-    Value vector = kernel.add(thread, kernel.integer(i / lanes));
-    compute(plan->vectors, kernel.add(part.begin, kernel.multiply(vector, lanes)), whole, lanes);
-  }
+  auto vectorAt = [&](int64_t i) {
+    return kernel.add(part.begin, kernel.multiply(kernel.add(thread, kernel.integer(i / lanes)), lanes));
+  };
+  const int64_t step = kThreads * lanes;
+  static_assert(kPart % (2 * kThreads * 8) == 0, "vectors in pairs");
+  kernel.ifElse(
+      kernel.equal(kernel.subtract(part.end, part.begin), kPart),
+      [&] { // the vectors of a pair are all read before anything is stored, which might be read next
+        for (int64_t i = 0; i < kPart; i += 2 * step) {
+          Value at[] = {vectorAt(i), vectorAt(i + step)};
+          Values values[] = {plan->vectors.emit(kernel, at[0], {lanes, lanes}), plan->vectors.emit(kernel, at[1], {lanes, lanes})};
+          store(values[0], at[0], lanes);
+          store(values[1], at[1], lanes);
+        }
+      },
+      [&] {
+        for (int64_t i = 0; i < kPart; i += step)
+          compute(plan->vectors, vectorAt(i), whole, lanes);
+      });
   if (lanes > 1) {
     plan->scalars.emitInvariants(kernel, operands, 1);
     compute(plan->scalars, kernel.add(whole, thread), part.end, 1);
@@ -121,10 +119,10 @@ LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &f
   Type element = tape::elementOf(op.getTensors().front()), sumType = tape::elementOf(op.getResult());
   unsigned lanes = sumType.isF64() ? 1 : lanesOf16Bytes(frame.region);
   Part part = parts.part();
-  Value pointer = pointerOf(kernel, frame, kernel.loadInteger(kernel.table(argumentNumbers), part.tensor));
+  Value pointer = frame.pointerOf(kernel, kernel.loadInteger(kernel.table(argumentNumbers), part.tensor));
   Value thread = kernel.threadIndex(), whole = wholeEnd(kernel, part, lanes), scale;
   if (Value number = op.getScale()) {
-    Value at = pointerOf(kernel, frame, kernel.integer(cast<BlockArgument>(number).getArgNumber()));
+    Value at = frame.pointerOf(kernel, kernel.integer(cast<BlockArgument>(number).getArgNumber()));
     scale = kernel.load(at, tape::elementOf(number), kernel.integer(0), 0, {1, 1});
   }
 
@@ -147,7 +145,7 @@ LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &f
   if (lanes > 1)
     total = add(total, square(kernel.add(whole, thread), part.end, 1));
   total = kernel.combineBlock(total, kThreads, add);
-  Value result = pointerOf(kernel, frame, kernel.integer(frame.region->getNumArguments()));
+  Value result = frame.pointerOf(kernel, kernel.integer(frame.region->getNumArguments()));
   kernel.ifThen(kernel.equal(thread, 0), [&] { kernel.store(result, sumType, kernel.blockIndex(), total, {1, 1}); });
   return {parts.count(), kThreads};
 }

@@ -56,14 +56,15 @@ void annotate(llvm::Function &function, llvm::StringRef name, unsigned value) {
 
 void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
   constexpr unsigned kRegisters = 65536, kPerThread = 64; // of a multiprocessor, of a thread
-  for (const auto &[symbol, threads] : bounds.threads) {
+  for (const auto &[symbol, threads, resident] : bounds.functions) {
     llvm::Function *function = module.getFunction(symbol);
     function->setCallingConv(llvm::CallingConv::PTX_Kernel);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     annotate(*function, "kernel", 1);
     annotate(*function, "maxntidx", threads);
-    if (bounds.limitRegisters)
-      annotate(*function, "minctasm", kRegisters / (kPerThread * threads));
+    unsigned blocks = bounds.limitRegisters ? std::max(resident, kRegisters / (kPerThread * threads)) : resident;
+    if (blocks > 0)
+      annotate(*function, "minctasm", blocks);
   }
 }
 

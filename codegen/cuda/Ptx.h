@@ -11,9 +11,14 @@ class Module;
 
 namespace tapeout::codegen {
 
-/// What launches of a module's functions promise.
+/// What launches of a function promise, and want.
+struct LaunchBound {
+  std::string symbol;
+  unsigned threads;      // per block
+  unsigned resident = 0; // blocks of a multiprocessor, at least; 0: any number
+};
 struct LaunchBounds {
-  std::vector<std::pair<std::string, unsigned>> threads; // symbol, threads per block
+  std::vector<LaunchBound> functions;
   bool limitRegisters = false; // to 64 per thread: for assemblers that would otherwise take more than is good
 };
 

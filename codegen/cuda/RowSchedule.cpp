@@ -84,7 +84,10 @@ public:
       row_ = kernel_.minimum(row_, kernel_.integer(plan_.rowCount() - 1));
     }
     emitRow();
-    return {static_cast<int64_t>(llvm::divideCeil(plan_.rowCount(), rowsPerBlock_)), rowsPerBlock_ * division_.threads};
+    int64_t threads = rowsPerBlock_ * division_.threads;
+    // Shared memory holds two blocks; so should the registers.
+    int64_t resident = !staged_.empty() && threads <= kMostThreads ? 2 : 0;
+    return {static_cast<int64_t>(llvm::divideCeil(plan_.rowCount(), rowsPerBlock_)), threads, resident};
   }
 
 private:

@@ -17,12 +17,17 @@ struct CudaFrame {
   mlir::Value table;                       // of all these pointers, in device memory
 
   mlir::Operation *terminator() const { return region->getTerminator(); }
+  /// The pointer with this number, operands first, from the table.
+  mlir::Value pointerOf(CudaKernelBuilder &kernel, mlir::Value number) const {
+    return kernel.globalPointer(kernel.loadPointer(table, number));
+  }
 };
 
 /// How a kernel is launched.
 struct LaunchShape {
   int64_t blocks;
   int64_t threads;         // per block
+  int64_t resident = 0;    // blocks that a multiprocessor should hold at least, as far as registers go; 0: any number
 };
 
 /// Results of one element count, each element computed on its own. A thread computes a few vectors; where a tensor is
@@ -49,6 +54,9 @@ LaunchShape buildSumSortedRows(CudaKernelBuilder &kernel, const CudaFrame &frame
 /// The same elementwise computation for `tensors` tensors of any sizes, as tape.fusion states it. A block computes 4,096
 /// elements of one tensor. Needs the table.
 mlir::FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFrame &frame, int64_t tensors);
+
+/// Sums of parts (tape::sumsParts) of many tensors. A block computes 32 columns of one. Needs the table.
+LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame);
 
 /// A block computes one part. Needs the table.
 LaunchShape buildSumOfSquaresParts(CudaKernelBuilder &kernel, const CudaFrame &frame, tape::SumOfSquaresPartsOp op);

@@ -52,6 +52,12 @@ public:
     }).front();
   }
 
+  /// The row of a matrix, and a sum.
+  Value addTo(Value matrix, Type element, Value row, Value sum) {
+    Value offset = k_.add(k_.multiply(row, width_), column_);
+    return k_.addElements(k_.load(matrix, element, offset, 1, {lanes_, lanes_}, lanes_), sum);
+  }
+
   void store(Value matrix, Type element, Value row, Value sum) {
     auto storeIt = [&] {
       k_.store(matrix, element, k_.add(k_.multiply(row, width_), column_), sum, {lanes_, lanes_}, lanes_);
@@ -102,6 +108,8 @@ LaunchShape buildSumSortedRows(CudaKernelBuilder &kernel, const CudaFrame &frame
   Value sum = add(columns.zero(), begin, kernel.select(hasPieces, kernel.multiply(firstPiece, kPiece), end));
   sum = columns.add(sum, frame.operands[2], sumType, firstPiece, endPiece, [](Value piece) { return piece; });
   sum = add(sum, kernel.select(hasPieces, kernel.multiply(endPiece, kPiece), end), end);
+  if (op.getBase())
+    sum = columns.addTo(frame.operands[4], element, row, sum);
   columns.store(frame.results[0], element, row, sum);
   return columns.shape(tape::shapeOf(op.getResult())[0]);
 }

@@ -17,6 +17,7 @@ Value KernelBuilder::integer(int64_t value) {
 }
 Value KernelBuilder::add(Value a, Value b) { return builder_.createOrFold<arith::AddIOp>(loc_, a, b); }
 Value KernelBuilder::subtract(Value a, Value b) { return builder_.createOrFold<arith::SubIOp>(loc_, a, b); }
+Value KernelBuilder::multiply(Value a, Value b) { return builder_.create<arith::MulIOp>(loc_, a, b); }
 Value KernelBuilder::multiply(Value a, int64_t factor) {
   return factor == 1 ? a : builder_.createOrFold<arith::MulIOp>(loc_, a, integer(factor));
 }

@@ -29,6 +29,7 @@ public:
   Value add(Value a, Value b);
   Value subtract(Value a, Value b);
   Value multiply(Value a, int64_t factor);
+  Value multiply(Value a, Value b);
   Value divide(Value a, int64_t divisor);    // a >= 0
   Value remainder(Value a, int64_t divisor); // a >= 0
   Value minimum(Value a, Value b);

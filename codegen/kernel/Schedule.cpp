@@ -17,7 +17,7 @@ Operation *movementOf(Block *region) {
 Schedule scheduleOf(plan::KernelOp kernel) {
   Block *region = &kernel.getBody().front();
   if (kernel.getTensors() > 1)
-    return Schedule::MultiTensor;
+    return isa<tape::ReduceOp>(region->front()) ? Schedule::PartSums : Schedule::MultiTensor;
   if (kernel.getColumns())
     return Schedule::Epilogue;
   if (movementOf(region))

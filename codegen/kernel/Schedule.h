@@ -11,6 +11,7 @@ enum class Schedule {
   Columns,     // reductions over other dimensions
   RowMovement, // one op that moves whole rows: embedding, concatenate, ...
   MultiTensor, // the same elementwise computation for tensors of any sizes
+  PartSums,    // sums of parts, for many tensors
   Epilogue,    // an elementwise computation on pieces of a product
 };
 

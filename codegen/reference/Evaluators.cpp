@@ -227,6 +227,8 @@ Evaluator sumSortedRows(SumSortedRowsOp op) {
   int64_t rows = shapeOf(op.getResult())[0], width = shapeOf(op.getResult())[1];
   return [=, type = elementOf(op.getResult())](Inputs inputs, Outputs outputs) {
     const Values &order = *inputs[0], &begins = *inputs[1], &gradient = *inputs[3];
+    if (inputs.size() > 4)
+      *outputs[0] = *inputs[4];
     for (int64_t row = 0; row < rows; ++row)
       for (size_t i = begins[row]; i < begins[row + 1]; ++i)
         for (int64_t column = 0; column < width; ++column)

@@ -30,6 +30,10 @@ void PlanDialect::initialize() {
       >();
 }
 
+RankedTensorType scratchType(Builder &builder, int64_t bytes) {
+  return RankedTensorType::get({(bytes + 3) / 4}, builder.getF32Type());
+}
+
 int64_t SlotOp::getBytes() { return llvm::alignTo(tape::totalBytes({getType()}), kAlignment); }
 
 } // namespace tapeout::plan

@@ -19,3 +19,8 @@
 
 #define GET_OP_CLASSES
 #include "ir/plan/PlanOps.h.inc"
+
+namespace tapeout::plan {
+/// Of a slot that is used as bytes.
+mlir::RankedTensorType scratchType(mlir::Builder &builder, int64_t bytes);
+} // namespace tapeout::plan

@@ -28,9 +28,11 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemon
 
 def SlotOp : Plan_Op<"slot"> {
   let summary = "Declares a slot; `offset` (bytes, in the arena or in the persistent region) is set by plan-memory";
-  let arguments = (ins SlotKind:$kind, StrAttr:$sym, TypeAttr:$type, OptionalAttr<I64Attr>:$offset);
+  let description = [{`sizes`, in bytes and falling, are those that scratch memory may have; plan-memory chooses among them.}];
+  let arguments = (ins SlotKind:$kind, StrAttr:$sym, TypeAttr:$type, OptionalAttr<I64Attr>:$offset,
+                       OptionalAttr<DenseI64ArrayAttr>:$sizes);
   let results = (outs Plan_SlotType:$slot);
-  let assemblyFormat = "$kind $sym $type (`at` $offset^)? attr-dict";
+  let assemblyFormat = "$kind $sym $type (`at` $offset^)? (`sizes` $sizes^)? attr-dict";
   let extraClassDeclaration = [{
     int64_t getBytes(); // of the tensor, rounded up to the alignment of slots
     static constexpr int64_t kAlignment = 64;
@@ -59,7 +61,9 @@ def InstructionOpInterface : OpInterface<"InstructionOpInterface"> {
   let description = [{A step of a program: which slots it reads and which it writes.}];
   let cppNamespace = "::tapeout::plan";
   let methods = [InterfaceMethod<"Slots read.", "::mlir::Operation::operand_range", "getReads">,
-                 InterfaceMethod<"Slots written.", "::mlir::Operation::operand_range", "getWrites">];
+                 InterfaceMethod<"Slots written.", "::mlir::Operation::operand_range", "getWrites">,
+                 InterfaceMethod<"The slot that it uses only while it runs, or null.", "::mlir::Value", "getScratch", (ins), "",
+                                 [{ return {}; }]>];
 }
 
 class Plan_Instruction<string mnemonic, list<Trait> traits = []>
@@ -94,12 +98,14 @@ def WindowOp : Plan_Instruction<"window"> {
 def AttentionOp : Plan_Instruction<"attention"> {
   let summary = "Attention by the target's library; see table Attention of runtime/plan.fbs";
   let description = [{Reads query, key, value; with `backward` also the result, lse and the gradient. Writes result and lse, or
-    the gradients of query, key and value. `sizes` is batch, heads, tokens, head size; `places` holds offset and strides of
-    batch, token and head for each read and write but lse.}];
-  let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes, UnitAttr:$backward, UnitAttr:$causal,
-                       F64Attr:$scale, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$places);
-  let assemblyFormat = [{(`backward` $backward^)? (`causal` $causal^)? `(` $reads `)` `->` `(` $writes `)` `scale` $scale
-                         `sizes` $sizes `places` $places attr-dict}];
+    the gradients of query, key and value. With `padded` it reads lengths besides, with `dropout`, its rate, at last seed and
+    offset of the library's generator. `sizes` is batch, heads, key heads, tokens, head size; `places` holds offset and strides
+    of batch, token and head for each tensor of heads.}];
+  let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes, Optional<Plan_SlotType>:$scratch,
+                       UnitAttr:$backward, UnitAttr:$causal, UnitAttr:$padded, F64Attr:$scale, OptionalAttr<F64Attr>:$dropout,
+                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$places);
+  let assemblyFormat = [{(`backward` $backward^)? (`causal` $causal^)? (`padded` $padded^)? `(` $reads `)` `->` `(` $writes `)`
+                         (`scratch` $scratch^)? `scale` $scale (`dropout` $dropout^)? `sizes` $sizes `places` $places attr-dict}];
 }
 def CopyOp : Plan_Instruction<"copy"> {
   let summary = "Copies a whole slot";

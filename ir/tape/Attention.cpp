@@ -35,12 +35,22 @@ public:
 
   Value maskedScores(Value key) {
     Value scores = t.mul(perHead(op_.getQuery(), key), op_.getScale().convertToDouble());
+    ArrayRef<int64_t> shape = shapeOf(scores);
+    auto hideUnless = [&](Value visible) {
+      return t.select(visible, scores, t.constantLike(scores, -std::numeric_limits<double>::infinity()));
+    };
+    if (op_.getLengths()) // rows of padding, which count nowhere, keep numbers
+      scores = t.select(isToken(shape, 2), hideUnless(isToken(shape, 3)), scores);
     if (!op_.getCausal())
       return scores;
-    ArrayRef<int64_t> shape = shapeOf(scores);
     Value visible = t.compare("ge", t.iota(shape.take_back(2), 0), t.iota(shape.take_back(2), 1));
-    Value hidden = t.constantLike(scores, -std::numeric_limits<double>::infinity());
-    return t.select(t.broadcast(visible, shape, {2, 3}), scores, hidden);
+    return hideUnless(t.broadcast(visible, shape, {2, 3}));
+  }
+  // Rows of padding give nothing to any sum.
+  Value withoutPadding(Value probabilities) {
+    if (!op_.getLengths())
+      return probabilities;
+    return t.select(isToken(shapeOf(probabilities), 2), probabilities, t.constantLike(probabilities, 0));
   }
   // a and b [batch, tokens, heads, size]: [batch, heads, a's tokens, b's tokens]. What a causal mask hides is not used.
   Value perHead(Value a, Value b) {
@@ -71,6 +81,11 @@ public:
   Value computed(Value value) { return t.convert(value, computeType(elementOf(value))); }
 
 private:
+  // Of scores: whether the index along a dimension is that of a token, not of padding.
+  Value isToken(ArrayRef<int64_t> scores, int64_t dimension) {
+    Value lengths = t.maximum(op_.getLengths(), t.constantLike(op_.getLengths(), 1));
+    return t.compare("lt", t.iota(scores, dimension), t.broadcast(lengths, scores, {0}));
+  }
   int64_t group() { return shapeOf(op_.getQuery())[2] / shapeOf(op_.getKey())[2]; }
   Value repeated(Value keys) {
     ArrayRef<int64_t> shape = shapeOf(keys);
@@ -117,6 +132,10 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("dropout ") << rate << " is not in [0, 1)";
   if (getCausal() && shapeOf(getQuery())[1] != shapeOf(getKey())[1])
     return emitOpError("causal attention needs as many keys as queries");
+  bool areKeysTokens = shapeOf(getQuery())[1] == shapeOf(getKey())[1];
+  if (getLengths() && (shapeOf(getLengths()) != shapeOf(getQuery()).take_front(1) || !areKeysTokens))
+    return emitOpError("attention with padding needs a length for each of the ")
+           << shapeOf(getQuery())[0] << " sequences and as many keys as queries";
   return success();
 }
 bool AttentionOp::isStochastic() { return !getDropout().isZero(); }
@@ -130,9 +149,9 @@ void AttentionOp::dropRandomness() { dropRandomnessOf(*this); }
 
 void AttentionOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, Results &gradients) {
   if (dy[0]) {
-    auto op = b.create<AttentionGradOp>(getLoc(), getQuery(), getKey(), getValue(), getResult(), getLse(), dy[0], getSeed(),
-                                        getStep(), getCausalAttr(), getScaleAttr(), getDropoutAttr(), getStreamAttr(),
-                                        getLibraryAttr());
+    auto op = b.create<AttentionGradOp>(getLoc(), getQuery(), getKey(), getValue(), getResult(), getLse(), dy[0], getLengths(),
+                                        getSeed(), getStep(), getCausalAttr(), getScaleAttr(), getDropoutAttr(),
+                                        getStreamAttr(), getLibraryAttr());
     llvm::append_range(gradients, op.getResults());
   }
   gradients.resize(getNumOperands());
@@ -147,7 +166,7 @@ void AttentionOp::decompose(OpBuilder &b, Results &results) {
   Value max = t.reduceLast("max", scores);
   Value weights = t.exp(t.sub(scores, t.broadcastRows(max, scores)));
   Value sum = t.reduceLast("sum", weights);
-  Value probabilities = t.div(weights, t.broadcastRows(sum, scores));
+  Value probabilities = d.withoutPadding(t.div(weights, t.broadcastRows(sum, scores)));
   results.push_back(d.weighted(d.dropped(probabilities), d.value(), 3));
   results.push_back(t.add(max, t.log(sum)));
 }
@@ -174,7 +193,7 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
   Decomposition d(*this, b);
   TapeBuilder &t = d.t;
   Value key = d.key(), scores = d.maskedScores(key);
-  Value probabilities = t.exp(t.sub(scores, t.broadcastRows(getLse(), scores)));
+  Value probabilities = d.withoutPadding(t.exp(t.sub(scores, t.broadcastRows(getLse(), scores))));
   Value dValue = d.weighted(d.dropped(probabilities), getGradient(), 2);
   Value dProbabilities = d.dropped(d.perHead(getGradient(), d.value()));
   Value delta = t.transpose(t.reduceLast("sum", t.mul(d.computed(getGradient()), d.computed(getOutput()))), {0, 2, 1});
@@ -185,6 +204,21 @@ void AttentionGradOp::decompose(OpBuilder &b, Results &results) {
 }
 uint64_t AttentionGradOp::getFlops() { return scoreCount(*this) * (10 * shapeOf(getQuery())[3] + 12); }
 
+// Of cuDNN's kernels that repeat their bits: the scores of a slice of the batch in 16 bits, in tiles of up to 128 tokens, and
+// gradients for each head where heads share a key; beside it a number for each row of the batch
+// (runtime/device/cuda/CudnnAttention.cpp). Random bits are drawn for a whole batch.
+SmallVector<int64_t> AttentionGradOp::getScratchSizes() {
+  constexpr int64_t kTile = 128, kMargin = 1 << 16;
+  ArrayRef<int64_t> query = shapeOf(getQuery());
+  int64_t batch = query[0], tokens = query[1], padded = llvm::alignTo(tokens, kTile);
+  int64_t shared = shapeOf(getKey())[2] == query[2] ? 0 : 2 * tokens * query[3];
+  SmallVector<int64_t> sizes;
+  for (int64_t slices = 1; slices <= (isStochastic() ? 1 : batch); ++slices)
+    if (batch % slices == 0)
+      sizes.push_back(batch / slices * query[2] * 2 * (padded * padded + shared) + batch * query[2] * tokens * 4 + kMargin);
+  return sizes;
+}
+
 // The library wants the elements of a head side by side; log-sum-exp has no strides.
 namespace {
 bool areOfHeads(ArrayRef<int64_t> strides) { return strides.size() == 4 && strides.back() == 1; }
@@ -194,25 +228,24 @@ bool AttentionOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return ar
 bool AttentionGradOp::readsStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 bool AttentionGradOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 
-// By sequences or by heads. Log-sum-exp [batch, heads, tokens] has its heads elsewhere.
-void AttentionOp::getPlacementRules(PlacementRules &rules) {
-  SmallVector<AxisPlacement, 4> random(getNumOperands() - 3, kReplicate);
-  for (auto [dimension, lse] : {std::pair(0, 0), std::pair(2, 1)}) {
+namespace {
+// By sequences or by heads, of which lengths and random numbers know nothing.
+template <typename Op> void addRules(Op op, unsigned tensors, PlacementRules &rules) {
+  for (auto [dimension, lse] : {std::pair(0, 0), std::pair(2, 1)}) { // lse [batch, heads, tokens] has its heads elsewhere
     PlacementRule &rule = rules.emplace_back();
-    rule.operands.assign(3, shard(dimension));
-    llvm::append_range(rule.operands, random);
-    rule.results = {shard(dimension), shard(lse)};
+    rule.operands.assign(op->getNumOperands(), kReplicate);
+    std::fill_n(rule.operands.begin(), tensors, shard(dimension));
+    if (op.getLengths() && dimension == 0)
+      rule.operands[tensors] = shard(0);
+    if (tensors > 3)
+      rule.operands[4] = shard(lse);
+    rule.results.assign(op->getNumResults(), shard(dimension));
+    if (tensors == 3)
+      rule.results[1] = shard(lse);
   }
 }
-void AttentionGradOp::getPlacementRules(PlacementRules &rules) {
-  SmallVector<AxisPlacement, 4> random(getNumOperands() - 6, kReplicate);
-  for (auto [dimension, lse] : {std::pair(0, 0), std::pair(2, 1)}) {
-    PlacementRule &rule = rules.emplace_back();
-    rule.operands.assign(6, shard(dimension));
-    rule.operands[4] = shard(lse);
-    llvm::append_range(rule.operands, random);
-    rule.results.assign(3, shard(dimension));
-  }
-}
+} // namespace
+void AttentionOp::getPlacementRules(PlacementRules &rules) { addRules(*this, 3, rules); }
+void AttentionGradOp::getPlacementRules(PlacementRules &rules) { addRules(*this, 6, rules); }
 
 } // namespace tapeout::tape

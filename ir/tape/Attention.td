@@ -11,28 +11,34 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
     query [batch, tokens, heads, size], key and value [batch, key tokens, key heads, size]; result as query; lse
     [batch, heads, tokens]. With fewer key heads than heads, a divisor of them, each serves as many neighbouring heads
     of the query (grouped-query attention). `causal` hides later keys. `dropout` drops probabilities and scales the rest by
-    1 / (1 - dropout); a training step gives it its key. Scores of bf16 and f16 operands, and lse, are f32. `library`: one
-    call of the target's library computes it (select-library-attention); otherwise it is decomposed.
+    1 / (1 - dropout); a training step gives it its key. `lengths` [batch], from 1 to tokens (others count as
+    the nearest of these): tokens of a sequence from there on are padding. Nothing sees them, their rows of the result and of
+    the gradients are 0, and their lse means nothing. Scores of bf16 and f16 operands, and lse, are f32. `library`: one call of the target's library computes it (select-library-attention); otherwise it
+    is decomposed. The library's generator draws other bits than `tape.dropout`; `seed` and `step` are then what it takes as
+    seed and offset.
   }];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
-                       Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
+                       Optional<Tape_I32Tensor>:$lengths, Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
                        BoolAttr:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library);
   let results = (outs Tape_FloatTensor:$result, Tape_FloatTensor:$lse);
-  let assemblyFormat = "$query `,` $key `,` $value (`random` $seed^ `,` $step)? attr-dict `:` type($query) `,` type($key) `,` type($value)";
+  let assemblyFormat = [{$query `,` $key `,` $value (`lengths` $lengths^ `:` type($lengths))? (`random` $seed^ `,` $step)?
+                         attr-dict `:` type($query) `,` type($key) `,` type($value)}];
+  let extraClassDeclaration = facts # "static unsigned getOptionalOperands() { return 1; /*lengths*/ }";
   let hasVerifier = 1;
 }
 
-def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", AttentionTraits, cost = CostFlops> {
+def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", !listconcat([Scratch], AttentionTraits), cost = CostFlops> {
   let summary = "Gradients of attention for query, key and value, recomputing the probabilities from lse";
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
                        Tape_FloatTensor:$output, Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient,
-                       Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
+                       Optional<Tape_I32Tensor>:$lengths, Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
                        BoolAttr:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library);
   let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient);
   let extraClassDeclaration = facts # "static bool keepsPrecision(unsigned operand) { return operand == 4; /*lse*/ }";
-  let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient (`random` $seed^ `,` $step)? attr-dict
+  let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient (`lengths` $lengths^ `:` type($lengths))?
+                         (`random` $seed^ `,` $step)? attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];
 }
 #endif

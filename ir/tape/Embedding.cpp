@@ -1,7 +1,9 @@
 #include "ir/tape/Embedding.h"
 
+#include "ir/tape/Elementwise.h"
 #include "ir/tape/Target.h"
 
+#include "mlir/IR/PatternMatch.h"
 #include "llvm/Support/MathExtras.h"
 
 #define GET_OP_CLASSES
@@ -56,7 +58,7 @@ void EmbeddingGradOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
     return;
   auto sorted = b.create<SortIdsOp>(getLoc(), getIds(), getRows());
   Value pieces = b.create<SumSortedPiecesOp>(getLoc(), getIds(), sorted.getOrder(), getGradient());
-  results.push_back(b.create<SumSortedRowsOp>(getLoc(), sorted.getOrder(), sorted.getBegins(), pieces, getGradient()));
+  results.push_back(b.create<SumSortedRowsOp>(getLoc(), sorted.getOrder(), sorted.getBegins(), pieces, getGradient(), Value()));
 }
 
 //===- Sums of sorted rows -----------------------------------------------------------------------------------------------===//
@@ -95,6 +97,23 @@ LogicalResult SumSortedRowsOp::inferReturnTypes(MLIRContext *, std::optional<Loc
       elementOf(adaptor.getPieces()) != sumTypeOf(adaptor.getGradient()))
     return emitOptionalError(loc, "sum_sorted_rows needs the order of the gradient's rows and the sums of their pieces");
   types.push_back(RankedTensorType::get({shapeOf(adaptor.getBegins())[0] - 1, width}, elementOf(adaptor.getGradient())));
+  if (adaptor.getBase() && adaptor.getBase().getType() != types.back())
+    return emitOptionalError(loc, "sum_sorted_rows adds to ", types.back(), ", not to ", adaptor.getBase().getType());
+  return success();
+}
+// A sum that is only added to something of its size is formed there: one kernel less reads and writes the whole table.
+LogicalResult SumSortedRowsOp::canonicalize(SumSortedRowsOp op, PatternRewriter &rewriter) {
+  auto add = op->hasOneUse() ? dyn_cast<AddOp>(*op->user_begin()) : AddOp();
+  if (!add || op.getBase() || isLowPrecision(elementOf(op.getResult()))) // which would round in between
+    return failure();
+  Value base = add.getLhs() == op.getResult() ? add.getRhs() : add.getLhs();
+  if (base.getType() != op.getResult().getType())
+    return failure();
+  rewriter.setInsertionPoint(add);
+  auto sum = rewriter.create<SumSortedRowsOp>(op.getLoc(), op.getOrder(), op.getBegins(), op.getPieces(), op.getGradient(), base);
+  sum->setDiscardableAttrs(add->getDiscardableAttrDictionary());
+  rewriter.replaceOp(add, sum);
+  rewriter.eraseOp(op);
   return success();
 }
 uint64_t SumSortedRowsOp::getFlops() { return elementCount(getGradient().getType()); }
@@ -107,6 +126,8 @@ void SumSortedPiecesOp::getPlacementRules(PlacementRules &rules) {
 }
 void SumSortedRowsOp::getPlacementRules(PlacementRules &rules) {
   rules.push_back({{kReplicate, kReplicate, shard(1), shard(rankOf(getGradient()) - 1)}, {shard(1)}});
+  if (getBase())
+    rules.back().operands.push_back(shard(1));
 }
 void EmbeddingOp::getPlacementRules(PlacementRules &rules) {
   int64_t idsRank = rankOf(getIds());

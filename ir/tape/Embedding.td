@@ -38,9 +38,13 @@ def SumSortedPiecesOp : Tape_Op<"sum_sorted_pieces", "Never", "Opaque", [], cost
 }
 def SumSortedRowsOp : Tape_Op<"sum_sorted_rows", "Never", "Opaque", [], cost = CostFlops> {
   let summary = "Sums the rows of the gradient by id: what lies before, in and behind the whole pieces of each id, in order";
-  let arguments = (ins Tape_IndexTensor:$order, Tape_IndexTensor:$begins, Tape_FloatTensor:$pieces, Tape_FloatTensor:$gradient);
+  let description = [{`base`, of the result's type: what the sums are added to, such as the gradient that a tied embedding has
+    from the other end of the model.}];
+  let arguments = (ins Tape_IndexTensor:$order, Tape_IndexTensor:$begins, Tape_FloatTensor:$pieces, Tape_FloatTensor:$gradient,
+                       Optional<Tape_FloatTensor>:$base);
   let results = (outs Tape_FloatTensor:$result);
-  let assemblyFormat = [{$order `,` $begins `,` $pieces `,` $gradient attr-dict
-                         `:` type($order) `,` type($begins) `,` type($pieces) `,` type($gradient)}];
+  let assemblyFormat = [{$order `,` $begins `,` $pieces `,` $gradient (`to` $base^)? attr-dict
+                         `:` type($order) `,` type($begins) `,` type($pieces) `,` type($gradient) (`,` type($base)^)?}];
+  let hasCanonicalizeMethod = 1;
 }
 #endif

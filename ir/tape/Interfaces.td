@@ -10,6 +10,8 @@ def FactsOpInterface : OpInterface<"FactsOpInterface"> {
   let methods = [
     StaticInterfaceMethod<"How mixed precision treats the op.", "::tapeout::tape::AmpClass", "getAmpClass">,
     StaticInterfaceMethod<"How the op takes part in fusion.", "::tapeout::tape::FusionKind", "getFusionKind">,
+    StaticInterfaceMethod<"Operands that a model file may leave out: the last ones, but for the key of random numbers.", "unsigned",
+      "getOptionalOperands", (ins), "", [{ return 0; }]>,
     StaticInterfaceMethod<"Whether an operand stays f32 although the op runs in low precision.", "bool", "keepsPrecision",
       (ins "unsigned":$operand), "", [{ return false; }]>,
   ];
@@ -117,6 +119,15 @@ def StridedCallOpInterface : OpInterface<"StridedCallOpInterface"> {
     InterfaceMethod<"Whether the result may lie with these strides, one per dimension.", "bool", "writesStrides",
       (ins "unsigned":$result, "::llvm::ArrayRef<int64_t>":$strides)>,
   ];
+}
+
+def ScratchOpInterface : OpInterface<"ScratchOpInterface"> {
+  let description = [{
+    A library call that needs memory of its own while it runs. It may do with less, in more time.
+  }];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"Bytes it can do with, the most and fastest first; none: it needs no memory.",
+    "::llvm::SmallVector<int64_t>", "getScratchSizes">];
 }
 
 def WideResultOpInterface : OpInterface<"WideResultOpInterface"> {

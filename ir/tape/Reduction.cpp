@@ -39,6 +39,13 @@ std::optional<Bands> bandsOf(ReduceOp op) {
   return fits ? std::optional(result) : std::nullopt;
 }
 
+bool sumsParts(ReduceOp op) {
+  constexpr int64_t kLeast = 32, kMostColumns = 16384, kVector = 4;
+  ArrayRef<int64_t> shape = shapeOf(op.getOperand());
+  return op.getKind() == "sum" && elementOf(op.getOperand()).isF32() && shape.size() == 2 && op.getDimensions() == ArrayRef<int64_t>{0} &&
+         shape[0] >= kLeast && shape[1] >= kLeast && shape[1] < kMostColumns && shape[1] % kVector == 0;
+}
+
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = shapeOf(adaptor.getOperand()), dimensions = adaptor.getDimensions();

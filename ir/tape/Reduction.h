@@ -21,4 +21,7 @@ inline constexpr int64_t kBandSlots = 4;
 
 /// Bands enough to keep a large device busy, of rows that one block of threads holds four of; of other reductions, none.
 std::optional<Bands> bandsOf(ReduceOp op);
+/// A sum of f32 parts, [parts, columns] to [columns], as those that long columns are cut into: what one kernel computes for many
+/// tensors on targets that cut them.
+bool sumsParts(ReduceOp op);
 } // namespace tapeout::tape

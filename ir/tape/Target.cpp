@@ -9,11 +9,11 @@ namespace {
 
 // cpu: its products are our own (runtime/device/cpu/Gemm.cpp). cuda: those of cuBLASLt and cuDNN.
 constexpr Target kTargets[] = {
-    {"cpu", /*tileEpilogues=*/true, /*biasEpilogues=*/false, /*windows=*/true, /*anyStrides=*/true, /*batchDimensions=*/4, /*productCalls=*/1,
-     /*attentionHeadSize=*/0, /*columnReductionParts=*/1, /*bandsInRowKernels=*/false,
+    {"cpu", /*tileEpilogues=*/true, /*biasEpilogues=*/false, /*windows=*/true, /*anyStrides=*/true, /*batchDimensions=*/4,
+     /*productCalls=*/1, /*attentionHeadSize=*/0, /*columnReductionParts=*/1, /*bandsInRowKernels=*/false,
      /*sortedEmbeddingGrad=*/false},
-    {"cuda", /*tileEpilogues=*/false, /*biasEpilogues=*/true, /*windows=*/false, /*anyStrides=*/false, /*batchDimensions=*/1, /*productCalls=*/15,
-     /*attentionHeadSize=*/128, /*columnReductionParts=*/512, /*bandsInRowKernels=*/true,
+    {"cuda", /*tileEpilogues=*/false, /*biasEpilogues=*/true, /*windows=*/false, /*anyStrides=*/false, /*batchDimensions=*/1,
+     /*productCalls=*/15, /*attentionHeadSize=*/128, /*columnReductionParts=*/512, /*bandsInRowKernels=*/true,
      /*sortedEmbeddingGrad=*/true},
 };
 

@@ -15,7 +15,7 @@ struct Target {
   bool anyStrides;               // products take matrices without a unit stride
   int64_t batchDimensions;       // of one call of a product
   int64_t productCalls;          // that one product may become, for further batch dimensions
-  int64_t attentionHeadSize;     // largest head of attention that is one call of the library, 0: none is
+  int64_t attentionHeadSize;     // largest head of attention that is one call of the library, on any GPU; 0: none is
   int64_t columnReductionParts;  // that long columns are cut into, so that many threads can share them
   bool bandsInRowKernels;        // a kernel that computes rows can reduce bands of them
   bool sortedEmbeddingGrad;      // gradients of embeddings are sums of sorted rows

@@ -12,6 +12,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -361,6 +362,31 @@ TEST_F(ExecutableTest, RefusesModelsThatWouldReadBesideTheirTables) {
   EXPECT_NE(compile("mlp", [](Graph &g) { g.nodes.back().attributes.emplace_back("scael", 2.0); })
                 .find("has no attribute 'scael'"),
             std::string::npos);
+  auto attendsTo = [&](size_t operands) {
+    return compile("gpt", [&](Graph &g) {
+      std::find_if(g.nodes.begin(), g.nodes.end(), [](auto &node) { return node.op == "attention"; })->operands.resize(operands, 0);
+    });
+  };
+  EXPECT_NE(attendsTo(5).find("takes 3 to 4 operands, not 5"), std::string::npos);
+  EXPECT_NE(attendsTo(4).find("a length for each of the"), std::string::npos);
+}
+
+TEST_F(ExecutableTest, CompilesAttentionWithPadding) {
+  using namespace frontend;
+  GraphBuilder g("padded", Task::Regression);
+  Value x = g.input("features", {ElementType::F32, {kBatch, 5, 2, 8}});
+  Value lengths = g.input("lengths", {ElementType::I32, {kBatch}});
+  x = g.attention(x, x, x, {.causal = false, .scale = 0.5, .dropout = 0.1, .lengths = lengths});
+  x = g.linear("out", g.reshape(x, {kBatch, 80}), 3, normal(0, 0.25), zeros());
+  ASSERT_TRUE(writeModel(g.finish(x), folder_ + "/padded.tape").isOk());
+  for (const char *target : {"cpu", "cuda:sm_90", "cuda:sm_90 --precision bf16"}) {
+    std::string options = fmt::format("compile @padded.tape -o @padded --plan-only --batch 2 --target {}", target);
+    Outcome outcome = runIn(folder_, kTapeout, options);
+    EXPECT_EQ(outcome.code, 0) << outcome.error;
+  }
+  Outcome plan = runIn(folder_, kTapeout,
+                       "inspect @padded.tape --batch 2 --target cuda:sm_90 --precision bf16 --after verify-plan");
+  EXPECT_NE(plan.out.find("plan.attention padded"), std::string::npos) << plan.error;
 }
 
 TEST_F(ExecutableTest, TheCompilerNeverWritesOverItsInput) {

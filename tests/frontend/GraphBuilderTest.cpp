@@ -115,6 +115,12 @@ TEST_F(GraphBuilderTest, emitsAttentionAndGelu) {
             (Node{"attention", "test", {2, 2, 2}, 1, {{"causal", true}, {"scale", 0.5}, {"dropout", 0.1}}}));
 }
 
+TEST_F(GraphBuilderTest, passesLengthsToAttention) {
+  const Value lengths = g.input("lengths", {ElementType::I32, {kBatch}}), q = g.reshape(x, {kBatch, 6, 2, 4});
+  const Graph graph = g.finish(g.attention(q, q, q, {.causal = false, .lengths = lengths}));
+  EXPECT_EQ(graph.nodes[1], (Node{"attention", "test", {2, 2, 2, 1}, 1, {{"causal", false}, {"scale", 1.0}, {"dropout", 0.0}}}));
+}
+
 #ifndef NDEBUG
 TEST_F(GraphBuilderTest, assertsOnShapesThatDoNotFit) {
   const Value w = g.parameter("w", {5, 7}, zeros());

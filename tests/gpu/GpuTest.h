@@ -41,6 +41,8 @@ struct GpuMachine {
 
 /// Matrix products of every type and layout against sums in double; speed of large ones before and after tuning.
 void testProducts(Report &report);
+/// Attention of many shapes against sums in double; what dropout keeps; speed by slices.
+void testAttention(Report &report);
 /// A training step with generated-like kernels: queued, captured, traced, checked. `cubin`, when not empty, is the PTX of
 /// Kernels.h compiled for the architecture.
 void testSteps(Report &report, const std::vector<uint8_t> &cubin, uint32_t architecture);

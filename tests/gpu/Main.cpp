@@ -1,5 +1,6 @@
 // tapeout-gpu-test [CUBIN ARCHITECTURE]: checks the executor for cuda on the first GPU. `--ptx` prints the kernels, to be
 // compiled for the optional arguments: tapeout-gpu-test --ptx >k.ptx; ptxas -arch sm_90 k.ptx -o k.cubin
+// `--attention`: only attention.
 #include "tests/gpu/GpuTest.h"
 #include "tests/gpu/Kernels.h"
 
@@ -70,8 +71,11 @@ int main(int argc, char **argv) {
     architecture = static_cast<uint32_t>(std::atoi(argv[2]));
   }
   Report report;
-  testSteps(report, cubin, architecture);
-  testProducts(report);
+  if (argc != 2 || std::strcmp(argv[1], "--attention") != 0) {
+    testSteps(report, cubin, architecture);
+    testProducts(report);
+  }
+  testAttention(report);
   fmt::print("{}\n", report.failures() == 0 ? "all passed" : fmt::format("{} failed", report.failures()));
   return report.failures() == 0 ? 0 : 1;
 }

@@ -58,6 +58,22 @@ func.func @attention(%q: tensor<2x5x3x4xf32>, %k: tensor<2x6x3x4xf32>) {
 
 // -----
 
+func.func @attention_lengths(%q: tensor<2x5x3x4xf32>, %lengths: tensor<3xi32>) {
+  // expected-error@+1 {{attention with padding needs a length for each of the 2 sequences and as many keys as queries}}
+  %0, %1 = tape.attention %q, %q, %q lengths %lengths : tensor<3xi32> {causal = false, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_other_keys(%q: tensor<2x5x3x4xf32>, %k: tensor<2x6x3x4xf32>, %lengths: tensor<2xi32>) {
+  // expected-error@+1 {{attention with padding needs a length for each of the 2 sequences and as many keys as queries}}
+  %0, %1 = tape.attention %q, %k, %k lengths %lengths : tensor<2xi32> {causal = false, scale = 0.5} : tensor<2x5x3x4xf32>, tensor<2x6x3x4xf32>, tensor<2x6x3x4xf32>
+  return
+}
+
+// -----
+
 func.func @dropout(%a: tensor<2xf32>) {
   // expected-error@+1 {{rate 1.000000e+00 is not in [0, 1)}}
   %0 = tape.dropout %a rate 1.0 : tensor<2xf32>

@@ -171,7 +171,7 @@ TEST_F(FusionTest, CausalAttention) {
       std::string name = std::to_string(tokens) + " tokens, dropout " + std::to_string(dropout);
       addPattern(name, inputs, [=](TapeBuilder &t, ValueRange x) -> Value {
         return t.builder()
-            .create<AttentionOp>(t.loc(), x[0], x[1], x[2], x[3], x[4], true, APFloat(1 / std::sqrt(5.0)), APFloat(dropout), 7)
+            .create<AttentionOp>(t.loc(), x[0], x[1], x[2], Value(), x[3], x[4], true, APFloat(1 / std::sqrt(5.0)), APFloat(dropout), 7)
             .getResult();
       });
     }

@@ -149,7 +149,7 @@ private:
       int64_t size = shapeOf(parts[0])[1], heads = size % 2 == 0 ? 2 : 1;
       for (Value &part : parts)
         part = t_.reshape(part, {1, rows, heads, size / heads});
-      auto attention = t_.builder().create<AttentionOp>(t_.loc(), parts[0], parts[1], parts[2], seed_, step_, true,
+      auto attention = t_.builder().create<AttentionOp>(t_.loc(), parts[0], parts[1], parts[2], Value(), seed_, step_, true,
                                                         APFloat(1 / std::sqrt(double(size))), APFloat(0.1), 7);
       return t_.reshape(attention.getResult(), {rows, size});
     }

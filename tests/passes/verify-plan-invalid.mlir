@@ -58,3 +58,53 @@ module attributes {plan.arena_bytes = 64 : i64, plan.persistent_bytes = 64 : i64
     plan.launch @k() -> (%a)
   }
 }
+
+// -----
+
+// Scratch memory may not lie over what the instruction reads.
+module attributes {plan.arena_bytes = 512 : i64, plan.persistent_bytes = 1024 : i64} {
+  %q = plan.slot "arena" "q" tensor<1x2x1x8xbf16> at 0
+  %lse = plan.slot "arena" "lse" tensor<1x1x2xf32> at 64
+  %s = plan.slot "arena" "scratch" tensor<32xf32> at 64
+  %p = plan.slot "parameter" "p" tensor<1x2x1x8xbf16> at 0
+  plan.program @step inputs []() outputs [] () {
+    plan.launch @k() -> (%q)
+    plan.launch @k() -> (%lse)
+    // expected-error@+1 {{uses the memory of slot 'lse' as scratch memory}}
+    plan.attention backward (%q, %q, %q, %q, %lse, %q) -> (%p, %p, %p) scratch %s scale 1.0 sizes [1, 1, 1, 2, 8] places []
+  }
+}
+
+// -----
+
+// Nor over what is read later.
+module attributes {plan.arena_bytes = 512 : i64, plan.persistent_bytes = 1024 : i64} {
+  %q = plan.slot "arena" "q" tensor<1x2x1x8xbf16> at 0
+  %lse = plan.slot "arena" "lse" tensor<1x1x2xf32> at 64
+  %later = plan.slot "arena" "later" tensor<1x2x1x8xbf16> at 128
+  %s = plan.slot "arena" "scratch" tensor<32xf32> at 128
+  %p = plan.slot "parameter" "p" tensor<1x2x1x8xbf16> at 0
+  plan.program @step inputs []() outputs [] () {
+    plan.launch @k() -> (%q)
+    plan.launch @k() -> (%lse)
+    plan.launch @k() -> (%later)
+    plan.attention backward (%q, %q, %q, %q, %lse, %q) -> (%p, %p, %p) scratch %s scale 1.0 sizes [1, 1, 1, 2, 8] places []
+    // expected-error@+1 {{reads slot 'later', which does not hold its value any more or yet}}
+    plan.copy(%later) -> (%p)
+  }
+}
+
+// -----
+
+// Nor in memory that is kept.
+module attributes {plan.arena_bytes = 512 : i64, plan.persistent_bytes = 1024 : i64} {
+  %q = plan.slot "arena" "q" tensor<1x2x1x8xbf16> at 0
+  %lse = plan.slot "arena" "lse" tensor<1x1x2xf32> at 64
+  %s = plan.slot "parameter" "p" tensor<1x2x1x8xbf16> at 0
+  plan.program @step inputs []() outputs [] () {
+    plan.launch @k() -> (%q)
+    plan.launch @k() -> (%lse)
+    // expected-error@+1 {{uses slot 'p' as scratch memory, which is not in the arena}}
+    plan.attention backward (%q, %q, %q, %q, %lse, %q) -> (%q, %q, %q) scratch %s scale 1.0 sizes [1, 1, 1, 2, 8] places []
+  }
+}

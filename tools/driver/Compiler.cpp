@@ -128,7 +128,9 @@ Status Compilation::runPasses(const std::string &lastPass) {
   if (!options_.saveIr.empty())
     if (std::error_code error = llvm::sys::fs::create_directories(options_.saveIr))
       return Status::error(ExitCode::CannotCreate, fmt::format("cannot create the folder {}: {}", options_.saveIr, error.message()));
-  std::vector<PipelineStep> steps = buildPipeline(options_.training);
+  TrainingOptions training = options_.training;
+  training.attentionHeadSize = options_.target.attentionHeadSize();
+  std::vector<PipelineStep> steps = buildPipeline(training);
   PassManager manager(context_.get(), ModuleOp::getOperationName());
   bool found = lastPass.empty();
   for (PipelineStep &step : steps) {

@@ -11,30 +11,8 @@ using namespace mlir;
 namespace tapeout::driver {
 namespace {
 
-// What cuBLASLt may use; NVIDIA recommends as much for its Hopper GPUs.
+// What library calls may use that bring no scratch memory; NVIDIA recommends as much for cuBLASLt on its Hopper GPUs.
 constexpr uint64_t kWorkspace = uint64_t(32) << 20;
-// What the scores of attention's backward may take: it then runs in slices of the batch. Half of it costs the backward a
-// tenth of its time.
-constexpr uint64_t kScores = uint64_t(1) << 30;
-
-/// cuDNN's kernels that repeat their bits hold all scores of a slice; the runtime keeps a number per row besides
-/// (runtime/device/cuda/CudnnAttention.cpp, which takes the largest slice that fits).
-uint64_t attentionWorkspace(plan::AttentionOp attention) {
-  ArrayRef<int64_t> sizes = attention.getSizes();
-  uint64_t batch = sizes[0], heads = sizes[1], tokens = sizes[2], scores = heads * tokens * tokens * 2;
-  if (!attention.getBackward())
-    return 0;
-  uint64_t slices = 1;
-  while (slices < batch && (batch % slices != 0 || batch / slices * scores > kScores))
-    ++slices;
-  return batch / slices * scores + batch * heads * tokens * sizeof(float) + kWorkspace;
-}
-
-uint64_t workspaceOf(ModuleOp plan) {
-  uint64_t bytes = kWorkspace;
-  plan.walk([&](plan::AttentionOp attention) { bytes = std::max(bytes, attentionWorkspace(attention)); });
-  return bytes;
-}
 
 /// $XDG_CACHE_HOME/tapeout, by default ~/.cache/tapeout; empty: nowhere.
 std::string cacheDirectory() {
@@ -69,7 +47,7 @@ FailureOr<CompiledKernels> compileForCuda(ModuleOp plan, const CompileOptions &o
     return failure();
   CompiledKernels result;
   result.assembler = compiled->assembler;
-  result.workspaceBytes = workspaceOf(plan);
+  result.workspaceBytes = kWorkspace;
   for (const codegen::CudaKernel &kernel : compiled->kernels) {
     codegen::GpuLaunch launch{kernel.module, kernel.blocks, kernel.threads, kernel.sharedBytes, kernel.argumentTable};
     result.records.push_back({kernel.symbol, kernel.blocks, 1, launch});

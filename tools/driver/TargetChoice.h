@@ -3,6 +3,7 @@
 
 #include "runtime/base/Status.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct TargetChoice {
 
   /// As --target takes it: "cpu", "cuda:sm_80,sm_90".
   std::string text() const;
+  /// Largest head of attention that cuDNN computes on all of the architectures.
+  int64_t attentionHeadSize() const;
 };
 
 /// "cpu", "cuda" (for the GPU of this machine, else sm_90) or "cuda:sm_80,sm_90". Errors: Usage.

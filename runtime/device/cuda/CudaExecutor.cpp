@@ -113,8 +113,6 @@ Status CudaExecutor::openLibrary(const CudnnLibrary &library) {
   CudnnHandle handle;
   TAPEOUT_RETURN_IF_ERROR(library.check(library.create(&handle), "it does not start"));
   dnn_.handle = Owned(handle, library.destroy);
-  dnn_.workspace = library_.get();
-  dnn_.workspaceBytes = plan().root().workspace_bytes();
   return library.check(library.setStream(handle, stream_.get()), "it takes no stream");
 }
 
@@ -179,7 +177,8 @@ Status CudaExecutor::prepareBias(const plan::Matmul &matmul, ProductOperands ope
   return Status::ok();
 }
 
-Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Attention &attention) {
+Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Instruction &instruction) {
+  const plan::Attention &attention = *instruction.body_as_Attention();
   const auto &operands = *attention.operands();
   ElementType type = elementType(plan().slot(operands[0]->slot()));
   AttentionCall call{.backward = attention.backward(),
@@ -187,15 +186,25 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Att
                      .type = type,
                      .batch = attention.batch(),
                      .heads = attention.heads(),
+                     .keyHeads = attention.key_heads(),
                      .tokens = attention.tokens(),
                      .headSize = attention.head_size(),
                      .scale = static_cast<float>(attention.scale()),
+                     .dropout = {},
+                     .lengths = 0,
                      .lse = use(attention.lse()),
                      .operands = {}};
+  if (const plan::AttentionDropout *dropout = attention.dropout())
+    call.dropout = {dropout->rate(), use(dropout->seed()), use(dropout->offset())};
   for (uint32_t i = 0; i < operands.size(); ++i)
     call.operands[i] = {use(operands[i]->slot()) + operands[i]->offset() * elementSize(type), operands[i]->batch_stride(),
                         operands[i]->token_stride(), operands[i]->head_stride()};
-  Result<CudnnAttention> made = CudnnAttention::create(dnn_, call, attentionPlans_);
+  if (auto lengths = attention.lengths())
+    call.lengths = use(*lengths);
+  CudnnWorkspace workspace{library_.get(), plan().root().workspace_bytes()};
+  if (auto scratch = instruction.scratch())
+    workspace = {use(*scratch), plan().slot(*scratch).bytes()};
+  Result<CudnnAttention> made = CudnnAttention::create(dnn_, call, workspace, attentionPlans_);
   if (!made.isOk())
     return made.status();
   attentions_.push_back(std::move(*made));
@@ -223,8 +232,8 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareInstruction(const plan::I
     products_.push_back(std::move(product));
     return Instruction(Product{products_.size() - 1});
   }
-  if (const plan::Attention *attention = instruction.body_as_Attention())
-    return prepareAttention(*attention);
+  if (instruction.body_as_Attention())
+    return prepareAttention(instruction);
   const plan::Copy &copy = *instruction.body_as_Copy();
   return Instruction(Copy{use(copy.source()), use(copy.destination()), copy.bytes()});
 }

@@ -82,7 +82,7 @@ private:
   Status prepare(const plan::Program &program);
   Result<Instruction> prepareInstruction(const plan::Instruction &instruction);
   Status prepareBias(const plan::Matmul &matmul, ProductOperands operands, TunedProduct &product);
-  Result<Instruction> prepareAttention(const plan::Attention &attention);
+  Result<Instruction> prepareAttention(const plan::Instruction &instruction);
   Result<Launch> prepareLaunch(const plan::Launch &launch);
   Status tune(const std::string &path);
 

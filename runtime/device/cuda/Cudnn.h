@@ -16,7 +16,7 @@ using CudnnDescriptor = void *; // cudnnBackendDescriptor_t
 
 constexpr CudnnStatus kCudnnSuccess = 0;
 
-enum class CudnnType : int { F32 = 0, F16 = 2, I32 = 4, BF16 = 9, Boolean = 11 }; // cudnnDataType_t
+enum class CudnnType : int { F32 = 0, F16 = 2, I32 = 4, BF16 = 9, I64 = 10, Boolean = 11 }; // cudnnDataType_t
 enum class CudnnPointwise : int { // cudnnPointwiseMode_t
   Add = 0,
   Multiply = 1,
@@ -25,6 +25,8 @@ enum class CudnnPointwise : int { // cudnnPointwiseMode_t
   Exp = 13,
   Log = 15,
   GreaterOrEqual = 303,
+  Less = 304,
+  And = 400,
   Index = 501, // GEN_INDEX
   Select = 601 // BINARY_SELECT
 };
@@ -45,7 +47,9 @@ enum class CudnnKind : int {
   OperationMatmul = 19,
   Reduction = 21,
   OperationReduction = 22,
-  OperationReshape = 31
+  OperationReshape = 31,
+  Random = 32,
+  OperationRandom = 33
 };
 
 struct CudnnLibrary {

@@ -4,8 +4,8 @@ namespace tapeout::rt {
 namespace {
 
 // cudnnBackendAttributeType_t
-constexpr int kHandle = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kPointer = 6, kHeuristicMode = 8, kPointwiseMode = 14,
-              kDescriptor = 15, kReductionOperator = 18, kNumericalNote = 11;
+constexpr int kHandle = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kDouble = 5, kPointer = 6, kHeuristicMode = 8,
+              kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15, kReductionOperator = 18, kRandomDistribution = 29;
 // cudnnBackendAttributeName_t
 constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseAxis = 9;
 constexpr int kHeuristicModeOf = 200, kHeuristicGraph = 201, kHeuristicResults = 202;
@@ -19,13 +19,16 @@ constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTe
 constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 constexpr int kEngineNumericalNote = 1303;
 constexpr int kMatmulPrecision = 1500, kOperationMatmulA = 1520, kOperationMatmulB = 1521, kOperationMatmulC = 1522,
-              kOperationMatmul = 1523;
+              kOperationMatmul = 1523, kOperationMatmulM = 1525, kOperationMatmulN = 1526, kOperationMatmulK = 1527;
 constexpr int kReductionOperatorOf = 1600, kReductionPrecision = 1601, kOperationReductionX = 1610,
               kOperationReductionY = 1611, kOperationReduction = 1612;
 constexpr int kReshapeX = 2200, kReshapeY = 2201;
+constexpr int kDistribution = 2300, kBernoulliProbability = 2305, kOperationRandomY = 2310, kOperationRandomSeed = 2311,
+              kOperationRandom = 2312, kOperationRandomOffset = 2313;
 
 constexpr int kHeuristicsBest = 3, kHeuristicsFallback = 2; // cudnnBackendHeurMode_t
 constexpr int kNondeterministic = 4;                        // cudnnBackendNumericalNote_t
+constexpr int kBernoulli = 0;                               // cudnnRngDistribution_t
 constexpr int kMaxConfigs = 16;
 
 } // namespace
@@ -59,14 +62,15 @@ Status build(const CudnnLibrary &library, CudnnKind kind, const char *what, std:
 
 } // namespace
 
-Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings) {
+Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings,
+                                    CuDevicePointer workspaceAddress) {
   CudnnGraph::Sizes ids;
   std::vector<void *> addresses;
   for (const CudnnBinding &binding : bindings) {
     ids.push_back(binding.id);
     addresses.push_back(binding.address);
   }
-  auto *workspace = reinterpret_cast<void *>(context.workspace);
+  auto *workspace = reinterpret_cast<void *>(workspaceAddress);
   const CudnnAttribute attributes[] = {{kPackIds, ids},
                                        {kPackPointers, kPointer, addresses.data(), static_cast<int64_t>(addresses.size())},
                                        {kPackWorkspace, kPointer, &workspace}};
@@ -76,10 +80,13 @@ Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const
 }
 
 CudnnDescriptor CudnnGraph::make(CudnnKind kind, const char *what, std::initializer_list<CudnnAttribute> attributes) {
+  return make(kind, what, std::span(attributes.begin(), attributes.size()));
+}
+CudnnDescriptor CudnnGraph::make(CudnnKind kind, const char *what, std::span<const CudnnAttribute> attributes) {
   if (!status_.isOk())
     return nullptr;
   Owned<CudnnDescriptor> made;
-  status_ = build(context_.library, kind, what, std::span(attributes.begin(), attributes.size()), made);
+  status_ = build(context_.library, kind, what, attributes, made);
   if (!status_.isOk())
     return nullptr;
   descriptors_.push_back(std::move(made));
@@ -141,9 +148,9 @@ CudnnGraph::Tensor CudnnGraph::pointwise(CudnnPointwise mode, const Tensor &x, c
 void CudnnGraph::pointwiseInto(CudnnPointwise mode, const Tensor &x, const Tensor &y, const Tensor &result) {
   addPointwise(mode, CudnnType::F32, x, y, {}, result);
 }
-CudnnGraph::Tensor CudnnGraph::divideInto(CudnnType type, const Tensor &x, const Tensor &y) {
+CudnnGraph::Tensor CudnnGraph::pointwiseAs(CudnnType type, CudnnPointwise mode, const Tensor &x, const Tensor &y) {
   Tensor result = value(type, x.sizes, x.strides);
-  addPointwise(CudnnPointwise::Divide, CudnnType::F32, x, y, {}, result);
+  addPointwise(mode, CudnnType::F32, x, y, {}, result);
   return result;
 }
 CudnnGraph::Tensor CudnnGraph::index(const Tensor &like, int64_t dimension) {
@@ -151,36 +158,56 @@ CudnnGraph::Tensor CudnnGraph::index(const Tensor &like, int64_t dimension) {
   addPointwise(CudnnPointwise::Index, CudnnType::F32, like, {}, {}, result, dimension);
   return result;
 }
-CudnnGraph::Tensor CudnnGraph::greaterOrEqual(const Tensor &x, const Tensor &y) {
+CudnnGraph::Tensor CudnnGraph::compare(CudnnPointwise mode, const Tensor &x, const Tensor &y) {
   Tensor result = value(CudnnType::Boolean, x.sizes, x.strides);
-  addPointwise(CudnnPointwise::GreaterOrEqual, CudnnType::Boolean, x, y, {}, result);
+  addPointwise(mode, CudnnType::Boolean, x, y, {}, result);
   return result;
 }
 
-void CudnnGraph::multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result) {
+void CudnnGraph::multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result, const Extents &extents) {
   const CudnnType precision = CudnnType::F32;
   CudnnDescriptor matmul = make(CudnnKind::Matmul, "a product", {{kMatmulPrecision, precision}});
-  operations_.push_back(make(CudnnKind::OperationMatmul, "a product",
-                             {{kOperationMatmulA, a.descriptor},
-                              {kOperationMatmulB, b.descriptor},
-                              {kOperationMatmulC, result.descriptor},
-                              {kOperationMatmul, matmul}}));
+  std::vector<CudnnAttribute> attributes = {{kOperationMatmulA, a.descriptor},
+                                            {kOperationMatmulB, b.descriptor},
+                                            {kOperationMatmulC, result.descriptor},
+                                            {kOperationMatmul, matmul}};
+  for (auto [name, extent] : {std::pair(kOperationMatmulM, &extents.m), {kOperationMatmulN, &extents.n},
+                              {kOperationMatmulK, &extents.k}})
+    if (extent->descriptor)
+      attributes.emplace_back(name, extent->descriptor);
+  operations_.push_back(make(CudnnKind::OperationMatmul, "a product", attributes));
 }
-CudnnGraph::Tensor CudnnGraph::multiply(const Tensor &a, const Tensor &b) {
+CudnnGraph::Tensor CudnnGraph::multiply(const Tensor &a, const Tensor &b, const Extents &extents) {
   Tensor result = value(CudnnType::F32, {a.sizes[0], a.sizes[1], a.sizes[2], b.sizes[3]});
-  multiplyInto(a, b, result);
+  multiplyInto(a, b, result, extents);
   return result;
 }
 
 CudnnGraph::Tensor CudnnGraph::reduceLast(CudnnReduction reduction, const Tensor &x) {
+  Tensor result = value(CudnnType::F32, {x.sizes[0], x.sizes[1], x.sizes[2], 1});
+  reduceInto(reduction, x, result);
+  return result;
+}
+void CudnnGraph::reduceInto(CudnnReduction reduction, const Tensor &x, const Tensor &result) {
   const CudnnType precision = CudnnType::F32;
-  Tensor result = value(precision, {x.sizes[0], x.sizes[1], x.sizes[2], 1});
   CudnnDescriptor self = make(CudnnKind::Reduction, "a reduction",
                               {{kReductionOperatorOf, kReductionOperator, &reduction}, {kReductionPrecision, precision}});
   operations_.push_back(make(CudnnKind::OperationReduction, "a reduction",
                              {{kOperationReductionX, x.descriptor},
                               {kOperationReductionY, result.descriptor},
                               {kOperationReduction, self}}));
+}
+
+CudnnGraph::Tensor CudnnGraph::bernoulli(double probability, const Tensor &seed, const Tensor &offset, const Sizes &sizes) {
+  Tensor result = value(CudnnType::F32, sizes);
+  CudnnDescriptor self = make(CudnnKind::Random, "random numbers",
+                              {{kDistribution, kRandomDistribution, &kBernoulli},
+                               {kBernoulliProbability, kDouble, &probability}});
+  operations_.push_back(make(CudnnKind::OperationRandom, "random numbers",
+                             {{kOperationRandomY, result.descriptor},
+                              {kOperationRandomSeed, seed.descriptor},
+                              {kOperationRandom, self},
+                              {kOperationRandomOffset, offset.descriptor}}));
   return result;
 }
 
@@ -210,20 +237,20 @@ bool CudnnGraph::repeatsItsBits(CudnnDescriptor config) {
   return true;
 }
 
-std::optional<CudnnPlan> CudnnGraph::planOf(CudnnDescriptor config) {
+std::optional<CudnnPlan> CudnnGraph::planOf(CudnnDescriptor config, uint64_t workspaceBytes) {
   CudnnPlan plan;
   CudnnHandle handle = context_.handle.get();
   const CudnnAttribute attributes[] = {{kPlanHandle, kHandle, &handle}, {kPlanConfig, config}};
   int64_t bytes = 0, count = 0;
   if (!build(context_.library, CudnnKind::ExecutionPlan, "a plan", attributes, plan.descriptor).isOk() ||
       context_.library.getAttribute(plan.descriptor.get(), kPlanWorkspace, kInt64, 1, &count, &bytes) != kCudnnSuccess ||
-      static_cast<size_t>(bytes) > context_.workspaceBytes)
+      bytes < 0 || static_cast<uint64_t>(bytes) > workspaceBytes)
     return std::nullopt;
   plan.workspaceBytes = bytes;
   return plan;
 }
 
-Result<CudnnPlan> CudnnGraph::compile() {
+Result<CudnnPlan> CudnnGraph::compile(uint64_t workspaceBytes) {
   CudnnHandle handle = context_.handle.get();
   CudnnDescriptor graph = make(CudnnKind::OperationGraph, "a graph",
                                {{kGraphOperations, kDescriptor, operations_.data(), static_cast<int64_t>(operations_.size())},
@@ -250,7 +277,7 @@ Result<CudnnPlan> CudnnGraph::compile() {
       continue;
     for (int64_t i = 0; i < found; ++i)
       if (repeatsItsBits(configs[i]))
-        if (std::optional<CudnnPlan> plan = planOf(configs[i]))
+        if (std::optional<CudnnPlan> plan = planOf(configs[i], workspaceBytes))
           return std::move(*plan);
   }
   return Status::error(ExitCode::Unavailable, "cuDNN has no kernel for this graph within the workspace");

@@ -13,18 +13,21 @@
 
 namespace tapeout::rt {
 
-/// A cuDNN handle with the memory its kernels may use.
 struct CudnnContext {
   CudnnLibrary library;
   Owned<CudnnHandle> handle;
-  CuDevicePointer workspace = 0;
-  size_t workspaceBytes = 0;
+};
+
+/// Memory that a kernel may use while it runs.
+struct CudnnWorkspace {
+  CuDevicePointer address = 0;
+  uint64_t bytes = 0;
 };
 
 /// A compiled graph.
 struct CudnnPlan {
   Owned<CudnnDescriptor> descriptor;
-  size_t workspaceBytes = 0;
+  uint64_t workspaceBytes = 0; // that it needs
 };
 
 /// What a tensor that the caller provides has as its address: of the device, or of the host for a scalar.
@@ -34,7 +37,8 @@ struct CudnnBinding {
 };
 
 /// Arguments of one execution.
-Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings);
+Result<Owned<CudnnDescriptor>> bind(const CudnnContext &context, std::span<const CudnnBinding> bindings,
+                                    CuDevicePointer workspace);
 
 struct CudnnAttribute;
 
@@ -63,25 +67,36 @@ public:
   void pointwiseInto(CudnnPointwise mode, const Tensor &x, const Tensor &y, const Tensor &result);
   /// The index of each element of `like` along a dimension, i32.
   Tensor index(const Tensor &like, int64_t dimension);
-  Tensor greaterOrEqual(const Tensor &x, const Tensor &y);
-  Tensor divideInto(CudnnType type, const Tensor &x, const Tensor &y);
+  /// GreaterOrEqual, Less or And, into a new boolean value like x.
+  Tensor compare(CudnnPointwise mode, const Tensor &x, const Tensor &y);
+  /// Into a new value of another type than f32.
+  Tensor pointwiseAs(CudnnType type, CudnnPointwise mode, const Tensor &x, const Tensor &y);
+  /// How much of m, n and k counts, one i32 for each matrix of the batch; no tensor: all.
+  struct Extents {
+    Tensor m, n, k;
+  };
   /// a [.., m, k] times b [.., k, n].
-  Tensor multiply(const Tensor &a, const Tensor &b);
-  void multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result);
+  Tensor multiply(const Tensor &a, const Tensor &b, const Extents &extents = {});
+  void multiplyInto(const Tensor &a, const Tensor &b, const Tensor &result, const Extents &extents = {});
   Tensor reduceLast(CudnnReduction reduction, const Tensor &x);
+  /// Over neighbours in the dimensions where the result is smaller.
+  void reduceInto(CudnnReduction reduction, const Tensor &x, const Tensor &result);
+  /// 1 with this probability, else 0: new random numbers (Philox) for each pair of seed and offset, which are one i64 each.
+  Tensor bernoulli(double probability, const Tensor &seed, const Tensor &offset, const Sizes &sizes);
   /// The elements of x in another order of strides and another type.
   Tensor reshape(const Tensor &x, CudnnType type, const Sizes &sizes, const Sizes &strides);
 
-  /// The first plan of the library's heuristics that gives the same bits in every run and needs at most
-  /// `context.workspaceBytes`. Unavailable where there is none.
-  Result<CudnnPlan> compile();
+  /// The first plan of the library's heuristics that gives the same bits in every run and needs at most so much workspace.
+  /// Unavailable where there is none.
+  Result<CudnnPlan> compile(uint64_t workspaceBytes);
 
 private:
+  CudnnDescriptor make(CudnnKind kind, const char *what, std::span<const CudnnAttribute> attributes);
   CudnnDescriptor make(CudnnKind kind, const char *what, std::initializer_list<CudnnAttribute> attributes);
   Tensor makeTensor(int64_t id, CudnnType type, const Sizes &sizes, const Sizes &strides, bool isValue, bool isScalar);
   void addPointwise(CudnnPointwise mode, CudnnType computed, const Tensor &x, const Tensor &y, const Tensor &condition,
                     const Tensor &result, std::optional<int64_t> axis = {});
-  std::optional<CudnnPlan> planOf(CudnnDescriptor config);
+  std::optional<CudnnPlan> planOf(CudnnDescriptor config, uint64_t workspaceBytes);
   bool repeatsItsBits(CudnnDescriptor config);
 
   const CudnnContext &context_;

@@ -20,6 +20,9 @@ plan.kernel @tanh { ^bb0(%a: tensor<4096xf32>):
   %r = tape.tanh %a : tensor<4096xf32>
   %n = tape.convert %r to bf16 : tensor<4096xf32>
   tape.yield %n : tensor<4096xbf16> }
+plan.kernel @gelu { ^bb0(%a: tensor<4096xbf16>):
+  %r = tape.gelu %a {approximate = "none"} : tensor<4096xbf16>
+  tape.yield %r : tensor<4096xbf16> }
 plan.kernel @wide { ^bb0(%a: tensor<4096xf32>):
   %r = tape.tanh %a : tensor<4096xf32>
   tape.yield %r : tensor<4096xf32> }
@@ -49,6 +52,20 @@ TEST(ApproximateMathTest, IsWithinHalfAUnitOf16Bits) {
   ASSERT_TRUE(kernels.loaded()) << kernels.messages();
   check(kernels, "exp", 80, [](double x) { return std::exp(x); });
   check(kernels, "tanh", 30, [](double x) { return std::tanh(x); });
+}
+
+// x Phi(x), by erf. Far below 0 only the error of erf is left: 1.5e-7 x / 2.
+TEST(ApproximateMathTest, GeluByErf) {
+  KernelTester kernels(kKernels);
+  ASSERT_TRUE(kernels.loaded()) << kernels.messages();
+  std::vector<uint16_t> inputs;
+  for (int i = 0; i < 4096; ++i)
+    inputs.push_back(floatToBfloat16((i % 2 ? -1.0f : 1.0f) * 12 * std::pow(2.0f, -i / 200.0f)));
+  auto results = kernels.run("gelu", {Tensor::of(inputs)}, {Tensor::empty<uint16_t>(inputs.size())})[0].values<uint16_t>();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    double x = bfloat16ToFloat(inputs[i]), expected = 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    ASSERT_NEAR(bfloat16ToFloat(results[i]), expected, std::fabs(expected) * (0x1p-8 + 0x1p-17) + 2.5e-7 * std::fabs(x)) << x;
+  }
 }
 
 } // namespace

@@ -195,8 +195,8 @@ plan.kernel @update attributes {tensors = 2 : i64} {
   tape.yield %e, %f : tensor<100x64xf32>, tensor<30xf32> })");
   EXPECT_EQ(count(ptx, "\\.param \\.u64"), 1u) << "a table of arguments";
   EXPECT_EQ(count(ptx, "vote\\.sync\\.ballot"), 1u);
-  EXPECT_EQ(count(ptx, "ld\\.global\\.v4\\.f32"), 8u);
-  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 4u);
+  EXPECT_EQ(count(ptx, "ld\\.global\\.v4\\.f32"), 16u) << "of whole blocks and of last ones";
+  EXPECT_EQ(count(ptx, "st\\.global\\.v4\\.f32"), 8u);
 }
 
 } // namespace

@@ -90,13 +90,28 @@ std::vector<Sample> embeddingSamples() {
       {"sum_sorted_rows",
        {kOrder, kBegins, sortedPieces(), sortedGradient()},
        [](TapeBuilder &t, ValueRange x) -> Value {
-         return t.builder().create<SumSortedRowsOp>(t.loc(), x[0], x[1], x[2], x[3]);
+         return t.builder().create<SumSortedRowsOp>(t.loc(), x[0], x[1], x[2], x[3], Value());
        },
        [](const Arrays &x) {
          Arrays result(1);
          for (auto [begin, end] : {std::pair(0, 0), std::pair<int, int>(0, kOfRow1), std::pair<int, int>(kOfRow1, kSorted)})
            for (double sum : sumOfRows(x[3], begin, end))
              result[0].push_back(sum);
+         return result;
+       },
+       {},
+       "cuda"},
+      {"sum_sorted_rows_base",
+       {kOrder, kBegins, sortedPieces(), sortedGradient(), floats({3, kWidth})},
+       [](TapeBuilder &t, ValueRange x) -> Value {
+         return t.builder().create<SumSortedRowsOp>(t.loc(), x[0], x[1], x[2], x[3], x[4]);
+       },
+       [](const Arrays &x) {
+         Arrays result(1);
+         size_t element = 0;
+         for (auto [begin, end] : {std::pair(0, 0), std::pair<int, int>(0, kOfRow1), std::pair<int, int>(kOfRow1, kSorted)})
+           for (double sum : sumOfRows(x[3], begin, end))
+             result[0].push_back(x[4][element++] + sum);
          return result;
        },
        {},

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -14,6 +15,23 @@ namespace {
 using namespace test;
 
 constexpr int64_t kBatch = 2, kHeads = 3, kTokens = 5, kSize = 8, kWidth = kHeads * kSize;
+
+void drop(plan::PlanT &plan, plan::AttentionT &attention, double rate) {
+  PlanBuilder builder;
+  builder.plan = std::move(plan);
+  attention.dropout = std::make_unique<plan::AttentionDropoutT>();
+  attention.dropout->rate = rate;
+  attention.dropout->seed = builder.slot("seed", plan::SlotKind::Arena, plan::ElementType::I64, {});
+  attention.dropout->offset = builder.slot("offset", plan::SlotKind::Arena, plan::ElementType::I64, {});
+  plan = std::move(builder.plan);
+}
+
+void pad(plan::PlanT &plan, plan::AttentionT &attention, int64_t lengths) {
+  PlanBuilder builder;
+  builder.plan = std::move(plan);
+  attention.lengths = builder.slot("lengths", plan::SlotKind::Arena, plan::ElementType::I32, {lengths});
+  plan = std::move(builder.plan);
+}
 
 /// Attention on the parts of a packed tensor, and its gradients joined in another.
 plan::PlanT attentionPlan() {
@@ -34,13 +52,14 @@ plan::PlanT attentionPlan() {
     attention.backward = backward;
     attention.causal = true;
     attention.scale = 0.5;
-    attention.batch = kBatch, attention.heads = kHeads, attention.tokens = kTokens, attention.head_size = kSize;
+    attention.batch = kBatch, attention.heads = attention.key_heads = kHeads, attention.tokens = kTokens, attention.head_size = kSize;
     attention.lse = lse;
     attention.operands = {part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(y)};
     if (backward)
       attention.operands.insert(attention.operands.end(), {whole(dy), part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
     builder.add(program, std::move(attention), 0, backward ? 2 : 0);
   }
+  program.instructions[1]->scratch = builder.slot("scratch", plan::SlotKind::Arena, plan::ElementType::F32, {1024});
   return std::move(builder.plan);
 }
 
@@ -76,12 +95,55 @@ const std::vector<HostileCase> kCases = {
      "writes 'qkv' over 'qkv'"},
     {"GradientsOverlap", [](auto &p) { backward(p).operands[7] = moved(backward(p).operands[7], kWidth + kSize, 3 * kWidth); },
      "writes 'dqkv' over 'dqkv'"},
+    {"ScratchIndex", [](auto &p) { p.programs.back()->instructions[1]->scratch = 9999; }, "9999"},
+    {"ScratchOfTheWholeRun", [](auto &p) { p.programs.back()->instructions[1]->scratch = slotIndex(p, "config"); }, "as scratch memory"},
+    {"ScratchOfACopy", [](auto &p) { PlanBuilder builder;
+       builder.plan = std::move(p);
+       plan::CopyT copy;
+       copy.source = slotIndex(builder.plan, "qkv"), copy.destination = slotIndex(builder.plan, "dqkv"), copy.bytes = 16;
+       builder.add(*builder.plan.programs.back(), std::move(copy), 0, 0);
+       p = std::move(builder.plan);
+       p.programs.back()->instructions[2]->scratch = slotIndex(p, "scratch"); }, "as scratch memory"},
+    {"ScratchOverInput", [](auto &p) { p.slots[slotIndex(p, "scratch")]->offset = p.slots[slotIndex(p, "lse")]->offset; }, "writes 'scratch' over 'lse'"},
+    {"ScratchOverResult", [](auto &p) {
+       plan::SlotT &scratch = *p.slots[slotIndex(p, "scratch")];
+       scratch.offset = p.slots[slotIndex(p, "dqkv")]->offset, scratch.bytes = 64, scratch.shape = {16}; },
+     "writes 'scratch' over 'dqkv'"},
+    {"KeyHeads", [](auto &p) { forward(p).key_heads = 2; }, "3 heads for 2 heads of keys"},
+    {"NoKeyHeads", [](auto &p) { forward(p).key_heads = 0; }, "an extent of attention is 0"},
+    {"DropsAll", [](auto &p) { drop(p, forward(p), 1); }, "dropout of attention is 1"},
+    {"DropsNone", [](auto &p) { drop(p, forward(p), 0); }, "dropout of attention is 0"},
+    {"DropsNan", [](auto &p) { drop(p, forward(p), std::nan("")); }, "dropout of attention is nan"},
+    {"SeedIndex", [](auto &p) { drop(p, forward(p), 0.5); forward(p).dropout->seed = 9999; }, "9999"},
+    {"SeedType", [](auto &p) { drop(p, forward(p), 0.5); forward(p).dropout->offset = forward(p).lse; }, "no seed or offset"},
+    {"WritesOverSeed", [](auto &p) { drop(p, forward(p), 0.5); p.slots[slotIndex(p, "seed")]->offset = p.slots[slotIndex(p, "mixed")]->offset; },
+     "writes 'mixed' over 'seed'"},
+    {"LengthsIndex", [](auto &p) { forward(p).lengths = 9999; }, "9999"},
+    {"LengthsType", [](auto &p) { forward(p).lengths = slotIndex(p, "lse"); }, "a length for each sequence"},
+    {"FewLengths", [](auto &p) { pad(p, forward(p), 1); }, "a length for each sequence"},
+    {"WritesOverLengths", [](auto &p) { pad(p, forward(p), 2); p.slots[slotIndex(p, "lengths")]->offset = p.slots[slotIndex(p, "mixed")]->offset; },
+     "writes 'mixed' over 'lengths'"},
+    {"ManyKeyHeads", [](auto &p) { // the gradients of keys and values no longer lie side by side
+       for (plan::AttentionT *attention : {&forward(p), &backward(p)})
+         attention->heads = 1, attention->key_heads = 1;
+       backward(p).operands[6] = moved(backward(p).operands[6], 0, 3 * kWidth); }, "writes 'dqkv' over 'dqkv'"},
     {"GradientsInOtherStrides", [](auto &p) { backward(p).operands[7] = moved(backward(p).operands[7], 0, kWidth); },
      "writes 'dqkv' over 'dqkv'"},
 };
 
 TEST(AttentionPlan, TakesPartsOfPackedTensors) {
   Result<Plan> plan = Plan::load(serialize(attentionPlan()));
+  EXPECT_TRUE(plan.isOk()) << plan.status().message();
+}
+
+TEST(AttentionPlan, TakesFewerHeadsOfKeysDropoutAndPadding) {
+  plan::PlanT source = attentionPlan();
+  for (plan::AttentionT *attention : {&forward(source), &backward(source)})
+    attention->key_heads = 1;
+  backward(source).operands[7] = moved(backward(source).operands[7], kWidth + kSize, 3 * kWidth); // right behind the key's
+  drop(source, forward(source), 0.1);
+  pad(source, forward(source), kBatch);
+  Result<Plan> plan = Plan::load(serialize(source));
   EXPECT_TRUE(plan.isOk()) << plan.status().message();
 }
 

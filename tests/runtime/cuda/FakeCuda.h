@@ -1,5 +1,5 @@
-// A CUDA driver, a cuBLASLt and a CUPTI for machines without them: device memory is memory of the host, kernels are those of
-// TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
+// A CUDA driver, a cuBLASLt, a cuDNN and a CUPTI for machines without them: device memory is memory of the host, kernels are
+// those of TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,7 @@ struct FakeCuda {
   int64_t liveObjects = 0;         ///< allocations, modules, graphs, events, streams, contexts, handles, descriptors
   std::vector<std::string> images; ///< loaded: "cubin 90" (the byte behind the ELF header) or "ptx"
   std::vector<int> algorithms;     ///< of each product that ran
+  int attentions = 0;              ///< calls of cuDNN that ran
 
   // The stream.
   using Kind = DeviceRecord::Kind;
