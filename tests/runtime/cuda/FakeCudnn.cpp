@@ -372,7 +372,7 @@ int cudnnBackendExecute(int *, Handle *plan, Handle *pack) {
         (void)scalars;
         ++fakeCuda().attentions;
       },
-      1);
+      1, FakeCuda::Kind::Kernel, "fake_attention");
   return 0;
 }
 
