@@ -5,7 +5,7 @@
 
 #include "ir/plan/Plan.h"
 #include "passes/analysis/MemoryPacking.h"
-#include "passes/analysis/ScratchSizes.h"
+#include "passes/analysis/ScratchPlaces.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -39,14 +39,14 @@ llvm::MapVector<Operation *, LiveBuffer> findLifetimes(plan::ProgramOp program) 
 // What scratch memory may take although the arena grows by it: attention in many slices would cost more time than it is worth.
 constexpr uint64_t kGrantedScratch = uint64_t(512) << 20;
 
-/// Settles the sizes of the program's scratch memory.
-void chooseSizes(llvm::MapVector<Operation *, LiveBuffer> &lifetimes) {
-  std::vector<LiveBuffer> buffers;
+/// Gives the slots of a program their places, scratch memory its size, and says how large the arena is.
+Packing placeSlots(const llvm::MapVector<Operation *, LiveBuffer> &lifetimes, std::vector<LiveBuffer> &buffers) {
   std::vector<ScratchBuffer> scratch;
-  SmallVector<plan::SlotOp> slots;
+  SmallVector<plan::SlotOp> slots, scratchSlots;
   for (auto &[op, buffer] : lifetimes) {
     auto slot = cast<plan::SlotOp>(op);
     std::optional<ArrayRef<int64_t>> sizes = slot.getSizes();
+    (sizes ? scratchSlots : slots).push_back(slot);
     if (!sizes) {
       buffers.push_back(buffer);
       continue;
@@ -54,16 +54,18 @@ void chooseSizes(llvm::MapVector<Operation *, LiveBuffer> &lifetimes) {
     ScratchBuffer &choice = scratch.emplace_back(ScratchBuffer{buffer.begin, {}});
     for (int64_t bytes : *sizes)
       choice.sizes.push_back(llvm::alignTo(bytes, plan::SlotOp::kAlignment));
-    slots.push_back(slot);
   }
-  if (scratch.empty())
-    return;
-  for (auto [slot, bytes] : llvm::zip(slots, chooseScratchSizes(buffers, scratch, kGrantedScratch))) {
+  Packing packing = packMemory(buffers);
+  std::vector<ScratchPlace> places = placeScratch(buffers, packing, scratch, kGrantedScratch);
+  for (auto [slot, offset] : llvm::zip_equal(slots, packing.offsets))
+    slot.setOffset(offset);
+  for (auto [slot, place] : llvm::zip_equal(scratchSlots, places)) {
     Builder builder(slot.getContext());
-    slot.setType(plan::scratchType(builder, bytes));
+    slot.setType(plan::scratchType(builder, place.bytes));
+    slot.setOffset(place.offset);
     slot.removeSizesAttr();
-    lifetimes[slot].bytes = bytes;
   }
+  return packing;
 }
 
 struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
@@ -71,15 +73,8 @@ struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
     Builder builder(&getContext());
     uint64_t arena = 0, live = 0, persistent = 0;
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
-      auto lifetimes = findLifetimes(program);
-      chooseSizes(lifetimes);
       std::vector<LiveBuffer> buffers;
-      for (auto &[slot, buffer] : lifetimes)
-        buffers.push_back(buffer);
-      Packing packing = packMemory(buffers);
-      size_t next = 0;
-      for (auto &[slot, buffer] : lifetimes)
-        cast<plan::SlotOp>(slot).setOffsetAttr(builder.getI64IntegerAttr(packing.offsets[next++]));
+      Packing packing = placeSlots(findLifetimes(program), buffers);
       arena = std::max(arena, packing.bytes);
       live = std::max(live, peakLiveBytes(buffers));
     }

@@ -38,7 +38,8 @@ nlohmann::json describe(const Executor &executor, const plan::Program &step) {
           {"flops", totals.flops},
           {"bytes_moved", totals.bytesMoved},
           {"arena_planned", plan.arenaBytes()},
-          {"persistent_planned", plan.persistentBytes()}};
+          {"persistent_planned", plan.persistentBytes()},
+          {"memory_planned", executor.memoryBytes()}};
 }
 
 /// Integers are token ids or labels: below the vocabulary. Other numbers are uniform in [0, 1).

@@ -2,7 +2,7 @@
 
 // Scratch memory takes the largest of its sizes for which there is room where other values are dead.
 module {
-  // CHECK: plan.slot "arena" "scratch" tensor<536870912xf32> at 0{{$}}
+  // CHECK: plan.slot "arena" "scratch" tensor<536870912xf32> at 64{{$}}
   %q = plan.slot "input" "q" tensor<1x2x1x8xbf16>
   %lse = plan.slot "arena" "lse" tensor<1x1x2xf32>
   %dead = plan.slot "arena" "dead" tensor<1073741824xf32>

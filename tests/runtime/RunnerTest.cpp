@@ -213,6 +213,7 @@ TEST_F(Runner, TrainsOnDemandForBench) {
     EXPECT_FALSE(std::getline(lines, rest)) << rest;
     EXPECT_NE(description.find("\"launches\":"), std::string::npos) << description;
     EXPECT_NE(description.find("\"arena_planned\":128"), std::string::npos) << description;
+    EXPECT_NE(description.find("\"memory_planned\":128"), std::string::npos) << description;
     EXPECT_EQ(std::count(three.begin(), three.end(), ','), std::count(one.begin(), one.end(), ',') + 4) << three;
     EXPECT_EQ(one.find("\"loss\":0.0,"), std::string::npos) << one;
     EXPECT_EQ(one.find("\"arena_resident\":0,"), std::string::npos) << one;

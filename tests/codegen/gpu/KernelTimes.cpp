@@ -1,5 +1,6 @@
 // gpu-kernel-times EXECUTABLE: how long each kernel of the training step takes on the GPU of this machine, and what share
-// of the speed of a copy its bytes reach. Slots hold random numbers; ids are below the vocabulary.
+// of the speed of a copy its bytes reach. Slots hold random numbers; ids are below the vocabulary. Of a plan without a
+// training step (gpu-kernel-speed-plan): how long the kernels of each program take together.
 #include "runtime/base/Package.h"
 #include "runtime/plan_generated.h"
 #include "tests/codegen/gpu/Driver.h"
@@ -38,26 +39,45 @@ public:
     return 2 * kBytes / seconds;
   }
 
-  double secondsOf(const plan::LaunchT &launch) {
-    const plan::KernelT &kernel = *plan_.kernels[launch.kernel];
-    std::vector<Address> addresses;
-    for (uint32_t slot : launch.arguments)
-      addresses.push_back(addressOf(*plan_.slots[slot]));
-    std::vector<void *> pointers;
-    for (Address &address : addresses)
-      pointers.push_back(&address);
-    Address table = driver_.allocate(addresses.size() * sizeof(Address));
-    driver_.toDevice(table, addresses.data(), addresses.size() * sizeof(Address));
-    void *onlyTable[] = {&table};
-    Function function = driver_.function(modules_[kernel.gpu->module_], kernel.symbol.c_str());
-    void **arguments = kernel.gpu->argument_table ? onlyTable : pointers.data();
-    const plan::GpuKernelT &gpu = *kernel.gpu;
-    double seconds = time([&] { driver_.launch(function, gpu.blocks, gpu.threads, gpu.shared_bytes, arguments); });
-    driver_.free(table);
+  double secondsOf(const std::vector<const plan::LaunchT *> &launches) {
+    std::vector<PreparedLaunch> prepared;
+    for (const plan::LaunchT *launch : launches)
+      prepared.push_back(prepare(*launch));
+    double seconds = time([&] {
+      for (PreparedLaunch &launch : prepared)
+        driver_.launch(launch.function, launch.gpu->blocks, launch.gpu->threads, launch.gpu->shared_bytes,
+                       launch.pointers.data());
+    });
+    for (PreparedLaunch &launch : prepared)
+      driver_.free(launch.table);
     return seconds;
   }
 
 private:
+  struct PreparedLaunch {
+    Function function;
+    const plan::GpuKernelT *gpu;
+    std::unique_ptr<Address[]> addresses; // of the arguments, or of their table
+    std::vector<void *> pointers;         // to these
+    Address table;
+  };
+  PreparedLaunch prepare(const plan::LaunchT &launch) {
+    const plan::KernelT &kernel = *plan_.kernels[launch.kernel];
+    std::vector<Address> addresses;
+    for (uint32_t slot : launch.arguments)
+      addresses.push_back(addressOf(*plan_.slots[slot]));
+    Address table = driver_.allocate(addresses.size() * sizeof(Address));
+    driver_.toDevice(table, addresses.data(), addresses.size() * sizeof(Address));
+    if (kernel.gpu->argument_table)
+      addresses = {table};
+    PreparedLaunch result{driver_.function(modules_[kernel.gpu->module_], kernel.symbol.c_str()), kernel.gpu.get(),
+                          std::make_unique<Address[]>(addresses.size()), {}, table};
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      result.addresses[i] = addresses[i];
+      result.pointers.push_back(&result.addresses[i]);
+    }
+    return result;
+  }
   Address addressOf(const plan::SlotT &slot) const {
     return (slot.kind == plan::SlotKind::Arena ? arena_ : persistent_) + slot.offset;
   }
@@ -94,6 +114,41 @@ private:
   std::vector<Module> modules_;
 };
 
+void printLine(double seconds, uint64_t bytes, double copy, int times, const std::string &name) {
+  double speed = bytes / seconds;
+  std::printf("%8.1f %5d %9.0f %5.0f%%  %s\n", seconds * 1e6, times, speed / 1e9, 100 * speed / copy, name.c_str());
+}
+
+void reportStep(PlanOnGpu &gpu, const plan::PlanT &plan, const plan::ProgramT &step, double copy) {
+  std::map<uint32_t, int> launches; // of each kernel
+  for (const auto &instruction : step.instructions)
+    if (const plan::LaunchT *launch = instruction->body.AsLaunch())
+      ++launches[launch->kernel];
+  double total = 0;
+  for (const auto &instruction : step.instructions) {
+    const plan::LaunchT *launch = instruction->body.AsLaunch();
+    if (!launch || !launches.count(launch->kernel))
+      continue;
+    int count = launches[launch->kernel];
+    double seconds = gpu.secondsOf({launch});
+    total += seconds * count;
+    printLine(seconds, instruction->bytes_moved, copy, count, plan.kernels[launch->kernel]->symbol);
+    launches.erase(launch->kernel);
+  }
+  std::printf("all launches of a step: %.2f ms\n", total * 1e3);
+}
+
+void reportProgram(PlanOnGpu &gpu, const plan::ProgramT &program, double copy) {
+  std::vector<const plan::LaunchT *> launches;
+  uint64_t bytes = 0;
+  for (const auto &instruction : program.instructions)
+    if (const plan::LaunchT *launch = instruction->body.AsLaunch()) {
+      launches.push_back(launch);
+      bytes += instruction->bytes_moved;
+    }
+  printLine(gpu.secondsOf(launches), bytes, copy, 1, program.name);
+}
+
 int report(const char *path) {
   Result<Package> package = openPackage(path);
   const Section *section = package.isOk() ? package->find(SectionKind::Plan) : nullptr;
@@ -106,27 +161,16 @@ int report(const char *path) {
     return 65;
   std::unique_ptr<plan::PlanT> plan(plan::GetPlan(section->bytes.data())->UnPack());
   PlanOnGpu gpu(*plan);
-  double copy = gpu.copySpeed(), total = 0;
+  double copy = gpu.copySpeed();
+  auto step = std::find_if(plan->programs.begin(), plan->programs.end(),
+                           [](const auto &program) { return program->name == "step"; });
   std::printf("copy: %.0f GB/s\n%8s %5s %9s %6s  kernel\n", copy / 1e9, "us", "times", "GB/s", "share");
-
-  std::map<uint32_t, int> launches; // of each kernel
+  if (step != plan->programs.end()) {
+    reportStep(gpu, *plan, **step, copy);
+    return 0;
+  }
   for (const auto &program : plan->programs)
-    for (const auto &instruction : program->instructions)
-      if (const plan::LaunchT *launch = instruction->body.AsLaunch(); launch && program->name == "step")
-        ++launches[launch->kernel];
-  for (const auto &program : plan->programs)
-    for (const auto &instruction : program->instructions) {
-      const plan::LaunchT *launch = instruction->body.AsLaunch();
-      if (!launch || program->name != "step" || !launches.count(launch->kernel))
-        continue;
-      double seconds = gpu.secondsOf(*launch), speed = instruction->bytes_moved / seconds;
-      int count = launches[launch->kernel];
-      total += seconds * count;
-      std::printf("%8.1f %5d %9.0f %5.0f%%  %s\n", seconds * 1e6, count, speed / 1e9, 100 * speed / copy,
-                  plan->kernels[launch->kernel]->symbol.c_str());
-      launches.erase(launch->kernel);
-    }
-  std::printf("all launches of a step: %.2f ms\n", total * 1e3);
+    reportProgram(gpu, *program, copy);
   return 0;
 }
 

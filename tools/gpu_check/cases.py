@@ -1,0 +1,65 @@
+"""What is compiled and checked."""
+
+import dataclasses
+
+PRECISIONS = {"fp32": 2e-5, "bf16": 3e-3, "fp16": 1e-3}  # bound on the relative difference of 20 losses
+SMALL = {  # for the comparison with the cpu: model, its options, batch
+    "gpt": ("gpt", (), 12),
+    "llama": ("llama", (), 12),
+    "bert": ("bert", (), 12),
+    "mlp": ("mlp", (), 64),
+    "vit": (
+        "vit-b16",
+        ("--image", "32", "--patch", "4", "--layers", "2", "--heads", "3", "--width", "96", "--classes", "10"),
+        32,
+    ),
+}
+
+
+@dataclasses.dataclass
+class Bench:
+    """A training step whose time is compared with the peers' (tools/peers)."""
+
+    model: str
+    batch: int
+    options: tuple  # of `tapeout model`
+    peers: tuple
+
+
+COMPILED = ("compile", "reduce-overhead")  # of PyTorch
+BENCHES = {
+    "gpt2-124m-b8": Bench("gpt2-124m", 8, ("--vocab", "50304"), ("eager", *COMPILED, "jax")),
+    "gpt2-124m-b64": Bench("gpt2-124m", 64, ("--vocab", "50304"), (*COMPILED, "jax")),
+    "bert-large-b64": Bench("bert-large", 64, ("--vocab", "30528"), COMPILED),
+    "mlp-b256": Bench(
+        "mlp", 256, ("--inputs", "1024", "--hidden", ",".join(["1024"] * 8), "--classes", "1000"), ("eager", *COMPILED, "jax")
+    ),
+}
+PEERS = ("eager", "compile", "reduce-overhead", "jax")
+
+CONVERGENCE = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocab": 256}  # the GPT that trains on real text
+CONVERGENCE_BATCH = 12
+
+# Tiny models of odd sizes that have every kind of kernel among them: model, its options, batch, precision.
+SANITIZED = {
+    # Dropout, so decomposed attention; loss scaling; the embedding's sorted gradient; many tensors at once.
+    "gpt-tiny": ("gpt", ("--layers", "1", "--heads", "2", "--width", "64", "--context", "31", "--dropout", "0.1"), 3, "fp16"),
+    # Rows of 50,304 logits in shared memory; attention by the library, whose gradients are joined.
+    "gpt-tokens": (
+        "gpt",
+        ("--layers", "1", "--heads", "2", "--width", "128", "--context", "64", "--vocab", "50304"),
+        2,
+        "bf16",
+    ),
+    # The same rows too long for shared memory; rotary positions, groups of query heads.
+    "llama-tokens": ("llama", ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304"), 2, "fp32"),
+    # Sums of long columns in parts; rows of fewer elements than a warp has threads.
+    "mlp-tall": ("mlp", ("--hidden", "97"), 2047, "fp32"),
+    # Patches by transposition, concatenation, slices; enough rows that kernels of rows also sum their columns.
+    "vit-tiny": (
+        "vit-b16",
+        ("--image", "32", "--patch", "8", "--layers", "1", "--heads", "3", "--width", "96", "--classes", "10"),
+        128,
+        "bf16",
+    ),
+}
