@@ -42,7 +42,7 @@ CONVERGENCE_BATCH = 12
 
 # Tiny models of odd sizes that have every kind of kernel among them: model, its options, batch, precision.
 SANITIZED = {
-    # Dropout, so decomposed attention; loss scaling; the embedding's sorted gradient; many tensors at once.
+    # Loss scaling; dropout; the embedding's sorted gradient; many tensors at once.
     "gpt-tiny": ("gpt", ("--layers", "1", "--heads", "2", "--width", "64", "--context", "31", "--dropout", "0.1"), 3, "fp16"),
     # Rows of 50,304 logits in shared memory; attention by the library, whose gradients are joined.
     "gpt-tokens": (
@@ -51,8 +51,13 @@ SANITIZED = {
         2,
         "bf16",
     ),
-    # The same rows too long for shared memory; rotary positions, groups of query heads.
-    "llama-tokens": ("llama", ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304"), 2, "fp32"),
+    # The same rows too long for shared memory; decomposed attention with dropout; rotary positions, groups of query heads.
+    "llama-tokens": (
+        "llama",
+        ("--layers", "1", "--width", "64", "--context", "31", "--vocab", "50304", "--dropout", "0.1"),
+        2,
+        "fp32",
+    ),
     # Sums of long columns in parts; rows of fewer elements than a warp has threads.
     "mlp-tall": ("mlp", ("--hidden", "97"), 2047, "fp32"),
     # Patches by transposition, concatenation, slices; enough rows that kernels of rows also sum their columns.
