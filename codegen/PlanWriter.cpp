@@ -315,6 +315,7 @@ FailureOr<std::string> writePlan(ModuleOp module, const std::vector<KernelRecord
   serializer.addModules(info.modules);
 
   plan::PlanT &plan = serializer.plan();
+  plan.format_version = static_cast<uint32_t>(plan::PlanFormat::Current);
   plan.compiler = "tapeout " TAPEOUT_VERSION;
   plan.options = info.options;
   plan.target = info.target;

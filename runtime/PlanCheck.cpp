@@ -15,7 +15,7 @@
 namespace tapeout::rt {
 namespace {
 
-constexpr uint32_t kFormatVersion = 1;
+constexpr auto kFormatVersion = static_cast<uint32_t>(plan::PlanFormat::Current);
 constexpr uint64_t kSlotAlignment = 64;
 // Limits far above any real plan; they keep all sums below 2^63 and the checks' own time bounded.
 constexpr uint64_t kMaxRegionBytes = uint64_t(1) << 46;

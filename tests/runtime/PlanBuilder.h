@@ -15,7 +15,7 @@ namespace tapeout::rt::test {
 class PlanBuilder {
 public:
   PlanBuilder() {
-    plan.format_version = 1;
+    plan.format_version = static_cast<uint32_t>(plan::PlanFormat::Current);
     plan.compiler = "test";
     plan.target = "cpu";
     plan.model = std::make_unique<plan::ModelT>();

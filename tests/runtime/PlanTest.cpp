@@ -63,6 +63,7 @@ plan::LaunchT &addEpilogue(plan::PlanT &plan) {
 }
 
 const std::vector<HostileCase> kHostileCases = {
+    {"OldFormat", [](auto &p) { p.format_version = 1; }, "format version is 1"},
     {"FormatVersion", [](auto &p) { p.format_version = 7; }, "format version is 7"},
     {"Target", [](auto &p) { p.target = "tpu"; }, "only 'cpu' and 'cuda'"},
     {"NoModel", [](auto &p) { p.model.reset(); }, "missing"},
