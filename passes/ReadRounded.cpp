@@ -20,10 +20,11 @@ namespace {
 
 /// The 16-bit copy of a value that a library call reads, or null.
 tape::ConvertOp findRounded(Value value) {
-  for (Operation *user : value.getUsers())
-    if (auto convert = dyn_cast<tape::ConvertOp>(user); convert && tape::isLowPrecision(tape::elementOf(convert.getResult())) &&
-                                                        llvm::any_of(convert->getUsers(), [](Operation *reader) { return readsMemory(reader); }))
+  for (Operation *user : value.getUsers()) {
+    auto convert = dyn_cast<tape::ConvertOp>(user);
+    if (convert && tape::isLowPrecision(tape::elementOf(convert.getResult())) && llvm::any_of(convert->getUsers(), readsMemory))
       return convert;
+  }
   return nullptr;
 }
 

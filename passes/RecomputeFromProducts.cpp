@@ -33,7 +33,8 @@ StringRef phaseOf(Operation *op) {
 bool isArithmetic(Operation *op) {
   auto facts = dyn_cast<tape::FactsOpInterface>(op);
   auto scalar = dyn_cast<tape::ScalarBodyOpInterface>(op);
-  if (!scalar || facts.getFusionKind() != tape::FusionKind::Elementwise || op->getNumResults() != 1 || isa<tape::StochasticOpInterface>(op))
+  bool isElementwise = scalar && facts.getFusionKind() == tape::FusionKind::Elementwise;
+  if (!isElementwise || op->getNumResults() != 1 || isa<tape::StochasticOpInterface>(op))
     return false;
   Block block;
   OpBuilder builder(op->getContext());

@@ -33,7 +33,8 @@ public:
 
   // 1 - 2^-(x P(x)) up to 4, where erf is 1 but for 1.5e-8: P is fitted, the result is off by 3e-7 at most.
   Value erf(Value x) {
-    Value isNegative = s_.compare("lt", x, s_.constant(x, 0)), size = s_.min(s_.select(isNegative, s_.neg(x), x), s_.constant(x, 4));
+    Value isNegative = s_.compare("lt", x, s_.constant(x, 0));
+    Value size = s_.min(s_.select(isNegative, s_.neg(x), x), s_.constant(x, 4));
     Value exponent = s_.constant(x, -0.0001420407972);
     for (double coefficient : {0.003664267878, -0.03089616719, 0.1496994159, 0.9181654753, 1.62792507})
       exponent = s_.fma(exponent, size, s_.constant(x, coefficient));

@@ -126,7 +126,8 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
     return failure();
   if (shape->blocks > std::numeric_limits<int32_t>::max())
     return kernel.emitError("needs ") << shape->blocks << " blocks, more than a GPU launches; use a smaller batch";
-  functions.bounds.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads), static_cast<unsigned>(shape->resident)});
+  functions.bounds.push_back({kernel.getSymName().str(), static_cast<unsigned>(shape->threads),
+                              static_cast<unsigned>(shape->resident)});
   CudaKernel built;
   built.symbol = kernel.getSymName().str();
   built.blocks = shape->blocks;

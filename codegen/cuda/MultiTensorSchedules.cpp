@@ -23,7 +23,8 @@ struct Part {
 /// Blocks of at most kPart elements, tensor after tensor.
 class Parts {
 public:
-  Parts(CudaKernelBuilder &kernel, ArrayRef<int64_t> sizes) : kernel_(kernel), table_(kernel, blocksOf(sizes)), sizes_(kernel.table(sizes)) {}
+  Parts(CudaKernelBuilder &kernel, ArrayRef<int64_t> sizes)
+      : kernel_(kernel), table_(kernel, blocksOf(sizes)), sizes_(kernel.table(sizes)) {}
   int64_t count() const { return table_.count(); }
 
   Part part() const {
@@ -93,7 +94,9 @@ FailureOr<LaunchShape> buildMultiTensor(CudaKernelBuilder &kernel, const CudaFra
       [&] { // the vectors of a pair are all read before anything is stored, which might be read next
         for (int64_t i = 0; i < kPart; i += 2 * step) {
           Value at[] = {vectorAt(i), vectorAt(i + step)};
-          Values values[] = {plan->vectors.emit(kernel, at[0], {lanes, lanes}), plan->vectors.emit(kernel, at[1], {lanes, lanes})};
+          Values values[2];
+          for (int vector : {0, 1})
+            values[vector] = plan->vectors.emit(kernel, at[vector], {lanes, lanes});
           store(values[0], at[0], lanes);
           store(values[1], at[1], lanes);
         }

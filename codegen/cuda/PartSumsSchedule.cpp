@@ -51,7 +51,8 @@ LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame) {
       values.push_back(kernel.load(operand, f32, offset, 1, {kLanes, kLanes}, kLanes));
     }
     for (int64_t i = 0; i < kSums; ++i)
-      in[i] = reducer.combine(first, in[i], kernel.select(kernel.below(numbers[i], rowCount), values[i], reducer.neutral(first)));
+      in[i] = reducer.combine(first, in[i],
+                              kernel.select(kernel.below(numbers[i], rowCount), values[i], reducer.neutral(first)));
     return in;
   });
   Value sum = reducer.combine(first, reducer.combine(first, sums[0], sums[1]), reducer.combine(first, sums[2], sums[3]));

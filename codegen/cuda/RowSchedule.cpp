@@ -115,7 +115,8 @@ private:
     RowPass &pass = plan_.bands();
     int64_t blocksOfBand = llvm::divideCeil(division_.vectors, division_.threads * division_.perThread);
     Value band = kernel_.divide(kernel_.blockIndex(), blocksOfBand), first = kernel_.multiply(band, bands.rows);
-    firstVector_ = kernel_.add(kernel_.multiply(kernel_.remainder(kernel_.blockIndex(), blocksOfBand), division_.threads), inRow_);
+    Value part = kernel_.remainder(kernel_.blockIndex(), blocksOfBand);
+    firstVector_ = kernel_.add(kernel_.multiply(part, division_.threads), inRow_);
     Values sums = reducer_.neutrals(pass.reductions, division_.perThread);
     sums = kernel_.loop(kernel_.integer(0), kernel_.integer(bands.rows), rowsPerBlock_, sums, [&](Value from, Values in) {
       row_ = kernel_.add(kernel_.add(first, from), rowInBlock_);
@@ -290,7 +291,8 @@ private:
     if (int64_t warps = division_.threads / kWarp; warps > 1)
       for (RowPass &pass : plan_.levels())
         for (tape::ReduceOp op : pass.reductions)
-          exchanges_[&pass].push_back(kernel_.sharedArray(tape::computeType(tape::elementOf(op.getOperand())), warps * rowsPerBlock_));
+          exchanges_[&pass].push_back(
+              kernel_.sharedArray(tape::computeType(tape::elementOf(op.getOperand())), warps * rowsPerBlock_));
   }
 
   /// The warps of a row by shared memory: every warp combines the totals of all in the same order.
@@ -389,7 +391,8 @@ FailureOr<LaunchShape> buildRows(CudaKernelBuilder &kernel, const CudaFrame &fra
     return failure();
   unsigned lanes = chooseLanes(frame.region, plan->space().laneExtent(), 8);
   bool onlyBands = plan->bandShape() && plan->levels().empty();
-  Division division = onlyBands ? Division::ofElements(lanes, plan->rowLength()) : Division(lanes, plan->rowLength(), plan->rowCount());
+  Division division = onlyBands ? Division::ofElements(lanes, plan->rowLength())
+                                : Division(lanes, plan->rowLength(), plan->rowCount());
   return RowKernel(kernel, frame, *plan, division).emit();
 }
 

@@ -57,7 +57,8 @@ FailureOr<RowPlan> RowPlan::make(Block *region) {
   if (bands) {
     rows = bands->bands * bands->rows;
     elements = rows * bands->columns;
-    if (first && (tape::elementCount(first.getResult().getType()) != rows || tape::elementCount(first.getOperand().getType()) != elements))
+    if (first && (tape::elementCount(first.getResult().getType()) != rows ||
+                  tape::elementCount(first.getOperand().getType()) != elements))
       return first.emitError("a row kernel must reduce bands of its own rows");
   }
   RowPlan plan(IterationSpace({Dimension{int64_t(rows), false}, Dimension{int64_t(elements / rows), true}}), rows);

@@ -32,18 +32,19 @@ std::optional<Bands> bandsOf(ReduceOp op) {
   Bands result{1, 1, 1};
   for (auto [d, extent] : llvm::enumerate(shapeOf(op.getOperand()))) {
     int64_t dimension = d;
-    (dimension < op.getDimensions().front() ? result.bands : dimension > op.getDimensions().back() ? result.columns : result.rows) *=
-        extent;
+    bool isBefore = dimension < op.getDimensions().front(), isBehind = dimension > op.getDimensions().back();
+    (isBefore ? result.bands : isBehind ? result.columns : result.rows) *= extent;
   }
-  bool fits = result.bands >= kLeastBands && result.rows % kBandSlots == 0 && result.columns > 1 && result.columns <= kMostColumns;
+  bool fits = result.bands >= kLeastBands && result.rows % kBandSlots == 0 && result.columns > 1 &&
+              result.columns <= kMostColumns;
   return fits ? std::optional(result) : std::nullopt;
 }
 
 bool sumsParts(ReduceOp op) {
   constexpr int64_t kLeast = 32, kMostColumns = 16384, kVector = 4;
   ArrayRef<int64_t> shape = shapeOf(op.getOperand());
-  return op.getKind() == "sum" && elementOf(op.getOperand()).isF32() && shape.size() == 2 && op.getDimensions() == ArrayRef<int64_t>{0} &&
-         shape[0] >= kLeast && shape[1] >= kLeast && shape[1] < kMostColumns && shape[1] % kVector == 0;
+  return op.getKind() == "sum" && elementOf(op.getOperand()).isF32() && shape.size() == 2 &&
+         op.getDimensions() == ArrayRef<int64_t>{0} && shape[0] >= kLeast && shape[1] >= kLeast && shape[1] < kMostColumns && shape[1] % kVector == 0;
 }
 
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,

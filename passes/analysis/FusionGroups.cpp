@@ -35,7 +35,8 @@ public:
       const FusionNode &node = nodes[i];
       groupOf_.push_back(i);
       place(i, i);
-      groups_[i] = {{i}, {node.kind, node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns}, node.bandColumns, {node.cuts.begin(), node.cuts.end()}, {}, {}};
+      Space space{node.kind, node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns};
+      groups_[i] = {{i}, space, node.bandColumns, {node.cuts.begin(), node.cuts.end()}, {}, {}};
       for (const FusionEdge &edge : node.operands) {
         users_[edge.producer].push_back(i);
         groups_[i].producers.insert(edge.producer);
