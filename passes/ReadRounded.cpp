@@ -7,8 +7,8 @@
 #include "ir/tape/Elementwise.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Shape.h"
-#include "ir/tape/Target.h"
 #include "ir/tape/TapeBuilder.h"
+#include "ir/tape/Target.h"
 
 using namespace mlir;
 
@@ -22,7 +22,8 @@ namespace {
 tape::ConvertOp findRounded(Value value) {
   for (Operation *user : value.getUsers()) {
     auto convert = dyn_cast<tape::ConvertOp>(user);
-    if (convert && tape::isLowPrecision(tape::elementOf(convert.getResult())) && llvm::any_of(convert->getUsers(), readsMemory))
+    if (convert && tape::isLowPrecision(tape::elementOf(convert.getResult())) &&
+        llvm::any_of(convert->getUsers(), readsMemory))
       return convert;
   }
   return nullptr;

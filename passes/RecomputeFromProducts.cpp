@@ -21,8 +21,8 @@ namespace tapeout {
 
 namespace {
 
-constexpr unsigned kMostOps = 4;        // that are computed once more
-constexpr uint64_t kMuchSmaller = 64;   // operands of so many times fewer elements cost nothing to read again
+constexpr unsigned kMostOps = 4;      // that are computed once more
+constexpr uint64_t kMuchSmaller = 64; // operands of so many times fewer elements cost nothing to read again
 
 StringRef phaseOf(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>(tape::kPhaseAttr);

@@ -35,7 +35,8 @@ LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame) {
   Type f32 = tape::elementOf(first.getOperand());
   BlockTable table(kernel, blocks);
   auto [tensor, block] = table.find();
-  Value rowCount = kernel.loadInteger(kernel.table(rows), tensor), width = kernel.loadInteger(kernel.table(columns), tensor);
+  Value rowCount = kernel.loadInteger(kernel.table(rows), tensor),
+        width = kernel.loadInteger(kernel.table(columns), tensor);
   Value operand = frame.pointerOf(kernel, kernel.loadInteger(kernel.table(operands), tensor));
   Value result = frame.pointerOf(kernel, kernel.add(tensor, kernel.integer(frame.region->getNumArguments())));
   Value thread = kernel.threadIndex(), x = kernel.remainder(thread, kAcross), y = kernel.divide(thread, kAcross);
@@ -55,7 +56,8 @@ LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame) {
                               kernel.select(kernel.below(numbers[i], rowCount), values[i], reducer.neutral(first)));
     return in;
   });
-  Value sum = reducer.combine(first, reducer.combine(first, sums[0], sums[1]), reducer.combine(first, sums[2], sums[3]));
+  Value sum =
+      reducer.combine(first, reducer.combine(first, sums[0], sums[1]), reducer.combine(first, sums[2], sums[3]));
 
   Value shared = kernel.sharedArray(f32, kAcross * kDeep * kLanes);
   auto placeOf = [&](Value row) { return kernel.multiply(kernel.add(kernel.multiply(row, kAcross), x), kLanes); };
@@ -68,8 +70,9 @@ LaunchShape buildPartSums(CudaKernelBuilder &kernel, const CudaFrame &frame) {
       kernel.store(shared, f32, placeOf(y), both, {kLanes, kLanes}, kLanes);
     });
   }
-  kernel.ifThen(kernel.both(inside, kernel.equal(y, 0)),
-                [&] { kernel.store(result, f32, column, read(y), {kLanes, kLanes}, kLanes); });
+  kernel.ifThen(kernel.both(inside, kernel.equal(y, 0)), [&] {
+    kernel.store(result, f32, column, read(y), {kLanes, kLanes}, kLanes);
+  });
   return {table.count(), kAcross * kDeep};
 }
 

@@ -81,8 +81,9 @@ TEST_P(Bands, AreThoseOfColumnKernels) {
   std::vector<Tensor> products = run("products", {x, y}, {floats(kBands * columns)});
   std::vector<Tensor> sums = run("sums", {rows[0]}, {floats(kBands * columns)});
   for (int overwritten : {-1, 0}) {
-    std::vector<Tensor> fused = run("fused", {x, y}, {floats(kBands * columns), floats(elements), floats(kBands * columns), floats(kBands * kRows)},
-                                    {-1, overwritten, -1, -1});
+    std::vector<Tensor> fused = run(
+        "fused", {x, y}, {floats(kBands * columns), floats(elements), floats(kBands * columns), floats(kBands * kRows)},
+        {-1, overwritten, -1, -1});
     EXPECT_TRUE(fused[0].sameBits(products[0]));
     EXPECT_TRUE(fused[1].sameBits(rows[0]));
     EXPECT_TRUE(fused[2].sameBits(sums[0]));
@@ -99,7 +100,8 @@ TEST_P(Bands, AreThoseOfColumnKernels) {
 TEST_P(Bands, OfElementsWithoutRowSums) {
   ASSERT_TRUE(tester().loaded()) << tester().messages();
   Tensor x = Tensor::of(randomHalves(elements, 3));
-  std::vector<Tensor> results = run("elements", {x}, {Tensor::empty<uint16_t>(elements), floats(kBands * columns)}, {0, -1});
+  std::vector<Tensor> results =
+      run("elements", {x}, {Tensor::empty<uint16_t>(elements), floats(kBands * columns)}, {0, -1});
   std::vector<uint16_t> powers = results[0].values<uint16_t>();
   std::vector<double> expected(kBands * columns);
   for (int64_t i = 0; i < elements; ++i) {
