@@ -155,8 +155,10 @@ private:
       node.columns = rows ? node.elements / elements : columnKey(reduce);
       if (!rows)
         node.cuts = columnCuts(reduce);
-      if (auto bands = tape::bandsOf(reduce); bands && tape::targetOf(op).bandsInRowKernels)
+      if (auto bands = tape::bandsOf(reduce); bands && tape::targetOf(op).bandsInRowKernels) {
         node.bandColumns = bands->columns;
+        node.bandRows = bands->rows;
+      }
     } else if (!readsMemory(op)) {
       node.kind = NodeKind::Pointwise;
       node.elements = elements;

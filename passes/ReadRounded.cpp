@@ -1,7 +1,6 @@
 // tape-read-rounded: sums over the rows of a gradient in f32 that a product reads in 16 bits, such as those of a bias behind
 // logits, read the 16 bits too where the sum needs a kernel of its own: the gradient is then not in memory twice. Kernels that
 // compute the rows can take the sums of their bands from registers (tape::bandsOf), exactly.
-#include "passes/KernelGraph.h"
 #include "passes/Passes.h"
 
 #include "ir/tape/Elementwise.h"
@@ -23,7 +22,7 @@ tape::ConvertOp findRounded(Value value) {
   for (Operation *user : value.getUsers()) {
     auto convert = dyn_cast<tape::ConvertOp>(user);
     if (convert && tape::isLowPrecision(tape::elementOf(convert.getResult())) &&
-        llvm::any_of(convert->getUsers(), readsMemory))
+        llvm::any_of(convert->getUsers(), tape::isLibraryCall))
       return convert;
   }
   return nullptr;
@@ -54,7 +53,9 @@ struct ReadRounded : impl::ReadRoundedBase<ReadRounded> {
     bool inRowKernels = tape::targetOf(getOperation()).bandsInRowKernels;
     SmallVector<tape::ReduceOp> sums;
     getOperation().walk([&](tape::ReduceOp reduce) {
-      if (!tape::reducesRows(reduce) && !(inRowKernels && tape::bandsOf(reduce)))
+      auto phase = reduce->getAttrOfType<StringAttr>(tape::kPhaseAttr);
+      bool ofGradients = phase && phase == "backward" && reduce.getKind() == "sum";
+      if (ofGradients && !tape::reducesRows(reduce) && !(inRowKernels && tape::bandsOf(reduce)))
         sums.push_back(reduce);
     });
     for (tape::ReduceOp reduce : sums)

@@ -37,6 +37,9 @@ bool mayOverwrite(OpResult result, unsigned number) {
   if (!fusion || tape::productOf(fusion)) // writes its first result before the rest reads anything
     return false;
   Block &body = fusion.getBody().front();
+  if (auto reduce = body.getTerminator()->getOperand(result.getResultNumber()).getDefiningOp<tape::ReduceOp>();
+      reduce && !tape::reducesRows(reduce)) // is there when all rows have been seen
+    return false;
   if (fusion.getTensors() > 1) // the tensors are computed in any order
     for (Operation *user : body.getArgument(number).getUsers())
       if (!isOfSameTensor(user, result, fusion))

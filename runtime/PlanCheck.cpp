@@ -423,14 +423,18 @@ Status Checker::checkEpilogue(const plan::Matmul &matmul) {
   bool matrix = (!matmul.batch() || matmul.batch()->size() == 0) && matmul.m() > 1 && matmul.n() > 1 &&
                 matmul.c_row_stride() == matmul.n() && matmul.c_column_stride() == 1 && matmul.c_offset() == 0;
   const plan::Kernel &kernel = *plan_.kernels()->Get(epilogue.kernel());
-  bool fits = kernel.argument_count() > 0 && epilogue.arguments()->Get(0) == matmul.c();
+  auto isAt = [&](uint32_t i, uint32_t slot) { return i < kernel.argument_count() && epilogue.arguments()->Get(i) == slot; };
+  bool fits = isAt(0, matmul.c());
   if (isCuda()) { // (c, bias, c)
-    fits = fits && kernel.argument_count() == 3 && epilogue.arguments()->Get(2) == matmul.c() &&
-           epilogue.arguments()->Get(1) != matmul.c();
-    const plan::Slot &bias = slot(epilogue.arguments()->Get(fits ? 1 : 0)), &c = slot(matmul.c());
-    fits = fits && elementCount(bias) == static_cast<uint64_t>(matmul.n()) && bias.element_type() == c.element_type();
+    fits = fits && kernel.argument_count() == 3 && isAt(2, matmul.c());
+    if (fits) {
+      uint32_t index = epilogue.arguments()->Get(1);
+      const plan::Slot &bias = slot(index), &c = slot(matmul.c());
+      fits = elementCount(bias) == static_cast<uint64_t>(matmul.n()) && bias.element_type() == c.element_type() &&
+             !overlap(index, bias.bytes(), matmul.c(), c.bytes());
+    }
   } else {
-    fits = fits && kernel.units() == static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n()));
+    fits = fits && !matmul.bias() && kernel.units() == static_cast<uint64_t>(matmul.m() * epilogueUnits(matmul.n()));
   }
   if (!matrix || !fits)
     return badHere("kernel '{}' cannot be the epilogue of this matrix product", printable(kernel.symbol()));

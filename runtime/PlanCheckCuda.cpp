@@ -87,6 +87,8 @@ Status checkCudaMatmul(const plan::Matmul &matmul, plan::ElementType a, plan::El
   using Type = plan::ElementType;
   if (matmul.epilogue() && !matmul.bias())
     return bad("the matrix product has an epilogue that is no bias, which cuda does not run");
+  if (matmul.bias() && !matmul.epilogue())
+    return bad("the matrix product has a bias but no kernel that adds it");
   bool isFloat = a == Type::F32 || a == Type::BF16 || a == Type::F16;
   if (!isFloat || a != b || (c != a && c != Type::F32))
     return bad("the matrix product of {} and {} to {} is none that cuBLASLt has", plan::EnumNameElementType(a),

@@ -12,7 +12,8 @@
 
 namespace tapeout::codegen {
 
-/// Whether all results of as many elements as the largest have 16 bits: f32 is then only what the kernel computes in.
+/// Whether all results of as many elements as the largest have 16 bits: f32 is then what the kernel computes in, and what it
+/// sums those elements in.
 bool mayApproximate(plan::KernelOp kernel);
 
 /// Replaces exp, tanh, erf and division of f32 vectors in the function, and lets products and sums of vectors round once in a

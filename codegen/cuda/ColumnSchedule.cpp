@@ -18,7 +18,6 @@ constexpr int64_t kThreads = 256;
 constexpr int64_t kSums = tape::kBandSlots;   // partial results of a thread, which takes rows into them in turn
 constexpr int64_t kInFlight = 4 * kSums;      // rows that a thread reads together
 constexpr int64_t kFewBlocks = 128;           // that do not fill a GPU
-constexpr int64_t kSharedBytes = 48 * 1024;   // of a block, without asking for more
 
 class ColumnKernel {
 public:
@@ -26,13 +25,10 @@ public:
       : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space), lanes_(lanes), reducer_{kernel, lanes},
         kept_(space_.extents(false)), reduced_(space_.extents(true)), vectors_(space_.laneExtent() / lanes),
         rows_(ShapedType::getNumElements(reduced_)), outer_(ShapedType::getNumElements(kept_)) {
-    int64_t threads = kThreads;
-    while (threads > kWarp && threads * lanes_ * bytesOfRow() > kSharedBytes)
-      threads /= 2;
     few_ = outer_ * static_cast<int64_t>(llvm::divideCeil(vectors_, kWarp)) < kFewBlocks;
     across_ = std::min<int64_t>(llvm::PowerOf2Ceil(vectors_), few_ ? kWarp / 4 : kWarp);
-    deep_ = tape::bandsOf(plan.ops.front()) ? 1 : std::min<int64_t>(llvm::PowerOf2Ceil(rows_), threads / across_);
-    perBlock_ = threads / (across_ * deep_);
+    deep_ = tape::bandsOf(plan.ops.front()) ? 1 : std::min<int64_t>(llvm::PowerOf2Ceil(rows_), kThreads / across_);
+    perBlock_ = kThreads / (across_ * deep_);
     if (outer_ < perBlock_)
       perBlock_ = llvm::PowerOf2Ceil(outer_);
   }
@@ -63,13 +59,6 @@ public:
   }
 
 private:
-  int64_t bytesOfRow() const { // of partial results, per thread and lane
-    int64_t bytes = 0;
-    for (tape::ReduceOp op : plan_.ops)
-      bytes += std::max(4u, tape::elementBytes(tape::elementOf(op.getOperand())));
-    return bytes;
-  }
-
   /// Takes `count` rows from `first` on, each deep_ after the one before, into kSums partial results of each op.
   Values takeRows(Value first, int64_t count, bool whole, Values partial) {
     SmallVector<Values> values;
@@ -116,27 +105,27 @@ private:
       Value line = kernel_.add(kernel_.multiply(z_, deep_), y);
       return kernel_.multiply(kernel_.add(kernel_.multiply(line, across_), x_), lanes_);
     };
-    SmallVector<Type> elements;
-    Values arrays;
+    Type widest;
     for (Value sum : sums) {
-      elements.push_back(getElementTypeOrSelf(sum.getType()));
-      arrays.push_back(kernel_.sharedArray(elements.back(), across_ * deep_ * perBlock_ * lanes_));
-      kernel_.store(arrays.back(), elements.back(), placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+      Type element = getElementTypeOrSelf(sum.getType());
+      widest = !widest || tape::elementBytes(element) > tape::elementBytes(widest) ? element : widest;
     }
-    auto read = [&](size_t number, Value y) {
-      return kernel_.load(arrays[number], elements[number], placeOf(y), 1, {lanes_, lanes_}, lanes_);
-    };
-    for (int64_t half = deep_ / 2; half > 0; half /= 2) {
-      kernel_.barrier();
-      kernel_.ifThen(kernel_.less(y_, half), [&] {
-        for (auto [number, op] : llvm::enumerate(plan_.ops)) {
-          Value sum = reducer_.combine(op, read(number, y_), read(number, kernel_.add(y_, kernel_.integer(half))));
-          kernel_.store(arrays[number], elements[number], placeOf(y_), sum, {lanes_, lanes_}, lanes_);
-        }
-      });
+    Value shared = kernel_.sharedArray(widest, across_ * deep_ * perBlock_ * lanes_); // for one after the other
+    for (auto [number, op, sum] : llvm::enumerate(plan_.ops, sums)) {
+      Type element = getElementTypeOrSelf(sum.getType());
+      auto read = [&](Value y) { return kernel_.load(shared, element, placeOf(y), 1, {lanes_, lanes_}, lanes_); };
+      if (number > 0)
+        kernel_.barrier(); // the result before has been read
+      kernel_.store(shared, element, placeOf(y_), sum, {lanes_, lanes_}, lanes_);
+      for (int64_t half = deep_ / 2; half > 0; half /= 2) {
+        kernel_.barrier();
+        kernel_.ifThen(kernel_.less(y_, half), [&] {
+          Value both = reducer_.combine(op, read(y_), read(kernel_.add(y_, kernel_.integer(half))));
+          kernel_.store(shared, element, placeOf(y_), both, {lanes_, lanes_}, lanes_);
+        });
+      }
+      sum = read(y_); // of y 0: by the thread that has stored it
     }
-    for (auto [number, sum] : llvm::enumerate(sums)) // of y 0: by the thread that has stored it
-      sum = read(number, y_);
     return sums;
   }
 

@@ -125,6 +125,12 @@ private:
         kernel_.barrier(); // what exchangeWarps has left has been read
       return in;
     });
+    Type widest;
+    for (tape::ReduceOp op : pass.reductions) {
+      Type element = tape::computeType(tape::elementOf(op.getOperand()));
+      widest = !widest || tape::elementBytes(element) > tape::elementBytes(widest) ? element : widest;
+    }
+    sharedBand_ = kernel_.sharedArray(widest, rowsPerBlock_ * division_.threads * division_.lanes); // for one after the other
     for (auto [number, op, result] : llvm::enumerate(pass.reductions, pass.results))
       storeBand(op, result, band, ArrayRef<Value>(sums).slice(number * division_.perThread, division_.perThread));
     return {bands.bands * blocksOfBand, rowsPerBlock_ * division_.threads};
@@ -134,20 +140,19 @@ private:
   void storeBand(tape::ReduceOp op, unsigned result, Value band, ArrayRef<Value> sums) {
     unsigned lanes = division_.lanes;
     Type element = tape::computeType(tape::elementOf(op.getOperand()));
-    Value shared = kernel_.sharedArray(element, rowsPerBlock_ * division_.threads * lanes);
     auto placeOf = [&](Value slot) {
       return kernel_.multiply(kernel_.add(kernel_.multiply(slot, division_.threads), inRow_), lanes);
     };
     Value place = kernel_.multiply(band, division_.vectors * lanes);
     for (auto [i, sum] : llvm::enumerate(sums)) {
       kernel_.barrier(); // the vector before has been read
-      kernel_.store(shared, element, placeOf(rowInBlock_), sum, {lanes, lanes}, lanes);
+      kernel_.store(sharedBand_, element, placeOf(rowInBlock_), sum, {lanes, lanes}, lanes);
       kernel_.barrier();
       Value number = vectorNumber(i), isFirst = kernel_.equal(rowInBlock_, 0);
       kernel_.ifThen(isWhole(i) ? isFirst : kernel_.both(isFirst, kernel_.less(number, division_.vectors)), [&] {
         Values slots;
         for (int64_t slot = 0; slot < rowsPerBlock_; ++slot)
-          slots.push_back(kernel_.load(shared, element, placeOf(kernel_.integer(slot)), 1, {lanes, lanes}, lanes));
+          slots.push_back(kernel_.load(sharedBand_, element, placeOf(kernel_.integer(slot)), 1, {lanes, lanes}, lanes));
         Value total = reducer_.combine(op, reducer_.combine(op, slots[0], slots[1]), reducer_.combine(op, slots[2], slots[3]));
         Value offset = kernel_.add(place, kernel_.multiply(number, lanes));
         kernel_.store(frame_.results[result], elementOf(result), offset, total, {lanes, lanes}, lanes);
@@ -377,6 +382,7 @@ private:
   int64_t rowsPerBlock_; // that are worked on at a time
   SmallVector<int64_t> pieces_; // extents of the reduced dimensions, the last one in vectors
   Value row_, rowInBlock_, inRow_, hasRow_, firstVector_;
+  Value sharedBand_; // a vector of each thread
   Values kept_;
   std::vector<KnownValues> known_; // of each resident vector
   SmallVector<Staged> staged_;

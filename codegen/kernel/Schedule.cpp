@@ -23,13 +23,11 @@ Schedule scheduleOf(plan::KernelOp kernel) {
   if (movementOf(region))
     return Schedule::RowMovement;
   ValueRange results = region->getTerminator()->getOperands();
-  bool reduces = llvm::any_of(*region, [](Operation &op) { return isa<tape::ReduceOp>(op); });
-  auto isColumns = [](Value result) {
-    auto reduce = result.getDefiningOp<tape::ReduceOp>();
-    return reduce && !tape::reducesRows(reduce);
-  };
-  if (reduces) // bands of rows are columns too, which a kernel of rows can reduce besides
-    return llvm::all_of(results, isColumns) ? Schedule::Columns : Schedule::Rows;
+  auto reductions = region->getOps<tape::ReduceOp>();
+  bool reducesRows = llvm::any_of(reductions, [](tape::ReduceOp reduce) { return tape::reducesRows(reduce); });
+  auto isReduction = [](Value result) { return result.getDefiningOp<tape::ReduceOp>() != nullptr; };
+  if (!reductions.empty()) // bands of rows are columns too, which a kernel of rows can reduce besides
+    return !reducesRows && llvm::all_of(results, isReduction) ? Schedule::Columns : Schedule::Rows;
   auto countOf = [](Value value) { return tape::elementCount(value.getType()); };
   bool oneSize = llvm::all_of(results, [&](Value result) { return countOf(result) == countOf(results.front()); });
   return oneSize ? Schedule::Elementwise : Schedule::Rows;

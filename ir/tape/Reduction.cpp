@@ -28,23 +28,23 @@ bool reducesRows(ReduceOp op) {
 static constexpr int64_t kLeastBands = 128;
 
 std::optional<Bands> bandsOf(ReduceOp op) {
-  constexpr int64_t kMostColumns = 4096;
+  constexpr int64_t kLeastColumns = 64, kMostColumns = 4096; // four rows take a warp at least, and a block at most
   Bands result{1, 1, 1};
   for (auto [d, extent] : llvm::enumerate(shapeOf(op.getOperand()))) {
     int64_t dimension = d;
     bool isBefore = dimension < op.getDimensions().front(), isBehind = dimension > op.getDimensions().back();
     (isBefore ? result.bands : isBehind ? result.columns : result.rows) *= extent;
   }
-  bool fits = result.bands >= kLeastBands && result.rows % kBandSlots == 0 && result.columns > 1 &&
+  bool fits = result.bands >= kLeastBands && result.rows % kBandSlots == 0 && result.columns >= kLeastColumns &&
               result.columns <= kMostColumns;
   return fits ? std::optional(result) : std::nullopt;
 }
 
 bool sumsParts(ReduceOp op) {
-  constexpr int64_t kLeast = 32, kMostColumns = 16384, kVector = 4;
+  constexpr int64_t kLeast = 32, kMostColumns = 127 * 128, kVector = 4; // more have another schedule, and order
   ArrayRef<int64_t> shape = shapeOf(op.getOperand());
   return op.getKind() == "sum" && elementOf(op.getOperand()).isF32() && shape.size() == 2 &&
-         op.getDimensions() == ArrayRef<int64_t>{0} && shape[0] >= kLeast && shape[1] >= kLeast && shape[1] < kMostColumns && shape[1] % kVector == 0;
+         op.getDimensions() == ArrayRef<int64_t>{0} && shape[0] >= kLeast && shape[1] >= kLeast && shape[1] <= kMostColumns && shape[1] % kVector == 0;
 }
 
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,

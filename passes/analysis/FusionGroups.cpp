@@ -18,7 +18,7 @@ struct Space {
 struct Group {
   std::vector<uint32_t> nodes; // ascending
   Space space;
-  uint64_t bandColumns; // see FusionNode
+  uint64_t bandColumns, bandRows; // see FusionNode
   std::set<uint64_t> cuts; // in elements of the space
   std::set<uint32_t> producers, consumers; // other groups
 };
@@ -36,7 +36,7 @@ public:
       groupOf_.push_back(i);
       place(i, i);
       Space space{node.kind, node.elements, node.kind == NodeKind::Pointwise ? 0 : node.columns};
-      groups_[i] = {{i}, space, node.bandColumns, {node.cuts.begin(), node.cuts.end()}, {}, {}};
+      groups_[i] = {{i}, space, node.bandColumns, node.bandRows, {node.cuts.begin(), node.cuts.end()}, {}, {}};
       for (const FusionEdge &edge : node.operands) {
         users_[edge.producer].push_back(i);
         groups_[i].producers.insert(edge.producer);
@@ -116,7 +116,8 @@ private:
 
   bool fits(uint32_t a, uint32_t b) const {
     const Group &first = groups_[a], &second = groups_[b];
-    return first.nodes.size() + second.nodes.size() <= limits_.nodes && !isWallBetween(first, second) &&
+    bool bandsFit = first.bandRows == 0 || second.bandRows == 0 || first.bandRows == second.bandRows;
+    return bandsFit && first.nodes.size() + second.nodes.size() <= limits_.nodes && !isWallBetween(first, second) &&
            nodes_[first.nodes.front()].phase == nodes_[second.nodes.front()].phase;
   }
 
@@ -270,6 +271,7 @@ private:
     into.nodes = std::move(nodes);
     into.space = space;
     into.bandColumns = std::max(from.bandColumns, into.bandColumns);
+    into.bandRows = std::max(from.bandRows, into.bandRows);
     for (uint32_t group : from.producers) {
       groups_[group].consumers.erase(a);
       if (group != b) {

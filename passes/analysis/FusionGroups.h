@@ -36,6 +36,7 @@ struct FusionNode {
   uint64_t elements = 0;
   uint64_t columns = 0;      ///< RowReduction: its row length. ColumnReduction: identifies its shape and dimensions
   uint64_t bandColumns = 0;  ///< ColumnReduction of bands of rows of this length, which a kernel of such rows can do besides
+  uint64_t bandRows = 0;     ///< and the rows of each band: one kernel reduces bands of one length
   uint32_t phase = 0;        ///< ops of different phases do not share a kernel: that would prolong lives
   bool usedOutside = false;  ///< its result is also wanted by something that is no node (a return)
   uint64_t bytes = 0;        ///< of its results, where they are in memory

@@ -21,19 +21,24 @@ module attributes {tape.target = "cuda"} {
 
 // -----
 
-// Bands are summed where the rows are computed, sums over rows too; and what nobody reads in 16 bits stays.
+// Bands are summed where the rows are computed, sums over rows too; and what no product reads in 16 bits stays, as do maxima and
+// what the forward phase sums.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: to f32
 module attributes {tape.target = "cuda"} {
-  func.func @others(%x: tensor<1024x64xf32>, %w: tensor<64x16xbf16>) -> (tensor<128x64xf32>, tensor<1024xf32>, tensor<1024x16xbf16>, tensor<64xf32>) {
+  func.func @others(%x: tensor<1024x64xf32>, %w: tensor<64x16xbf16>)
+      -> (tensor<128x64xf32>, tensor<1024xf32>, tensor<1024x16xbf16>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<1024x64xbf16>) {
     %g = tape.multiply %x, %x : tensor<1024x64xf32>, tensor<1024x64xf32>
     %c = tape.reshape %g to [128, 8, 64] : tensor<1024x64xf32>
-    %s = tape.reduce "sum" %c over [1] : tensor<128x8x64xf32>
-    %t = tape.reduce "sum" %g over [1] : tensor<1024x64xf32>
+    %s = tape.reduce "sum" %c over [1] {tape.phase = "backward"} : tensor<128x8x64xf32>
+    %t = tape.reduce "sum" %g over [1] {tape.phase = "backward"} : tensor<1024x64xf32>
+    %m = tape.reduce "max" %g over [0] {tape.phase = "backward"} : tensor<1024x64xf32>
+    %f = tape.reduce "sum" %g over [0] : tensor<1024x64xf32>
     %r = tape.convert %g to bf16 : tensor<1024x64xf32>
     %d = tape.dot_general %r, %w batch [] x [] contract [1] x [0] : tensor<1024x64xbf16>, tensor<64x16xbf16>
     %h = tape.exp %x : tensor<1024x64xf32>
-    %u = tape.reduce "sum" %h over [0] : tensor<1024x64xf32>
-    return %s, %t, %d, %u : tensor<128x64xf32>, tensor<1024xf32>, tensor<1024x16xbf16>, tensor<64xf32>
+    %u = tape.reduce "sum" %h over [0] {tape.phase = "backward"} : tensor<1024x64xf32>
+    %v = tape.convert %h to bf16 : tensor<1024x64xf32>
+    return %s, %t, %d, %u, %m, %f, %v : tensor<128x64xf32>, tensor<1024xf32>, tensor<1024x16xbf16>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<1024x64xbf16>
   }
 }

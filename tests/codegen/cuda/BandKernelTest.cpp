@@ -6,7 +6,7 @@ namespace tapeout::codegen {
 namespace {
 
 constexpr int64_t kBands = 128, kRows = 8;
-const int64_t kColumns[] = {2, 33, 200, 1032}; // a part of a warp, a warp, two
+const int64_t kColumns[] = {64, 65, 200, 1032}; // a quarter of a warp, a warp, two warps
 
 // As the gradient of a normalisation: results of rows, of elements (may lie over %x) and of two bands.
 std::string kernels() {
@@ -39,6 +39,15 @@ plan.kernel @products_$ { ^bb0(%x: tensor<1024x$xf32>, %y: tensor<1024x$xbf16>):
   tape.yield %a : tensor<128x$xf32> }
 plan.kernel @sums_$ { ^bb0(%z: tensor<128x8x$xf32>):
   %b = tape.reduce "sum" %z over [1] : tensor<128x8x$xf32>
+  tape.yield %b : tensor<128x$xf32> }
+plan.kernel @only_bands_$ { ^bb0(%x: tensor<1024x$xf32>, %y: tensor<1024x$xbf16>):
+  %w = tape.convert %y to f32 : tensor<1024x$xbf16>
+  %p = tape.multiply %x, %w : tensor<1024x$xf32>, tensor<1024x$xf32>
+  %s = tape.reduce "sum" %p over [1] : tensor<1024x$xf32>
+  %sb = tape.broadcast_in_dim %s to [1024, $] dims [0] : tensor<1024xf32>
+  %z = tape.subtract %x, %sb : tensor<1024x$xf32>, tensor<1024x$xf32>
+  %d = tape.reshape %z to [128, 8, $] : tensor<1024x$xf32>
+  %b = tape.reduce "sum" %d over [1] : tensor<128x8x$xf32>
   tape.yield %b : tensor<128x$xf32> }
 plan.kernel @elements_$ { ^bb0(%x: tensor<1024x$xbf16>):
   %e = tape.exp %x : tensor<1024x$xbf16>
@@ -90,6 +99,8 @@ TEST_P(Bands, AreThoseOfColumnKernels) {
     EXPECT_TRUE(fused[3].sameBits(rows[1]));
   }
 
+  EXPECT_TRUE(run("only_bands", {x, y}, {floats(kBands * columns)})[0].sameBits(sums[0])) << "of rows that nobody wants";
+
   std::vector<double> expected(kBands * columns);
   std::vector<float> z = rows[0].values<float>();
   for (int64_t i = 0; i < elements; ++i)
@@ -115,11 +126,11 @@ INSTANTIATE_TEST_SUITE_P(Columns, Bands, testing::ValuesIn(kColumns));
 
 TEST(BandErrors, RowsOfAnotherLength) {
   KernelTester wrong(R"(
-plan.kernel @k { ^bb0(%x: tensor<1024x64xf32>):
-  %s = tape.reduce "sum" %x over [1] : tensor<1024x64xf32>
-  %c = tape.reshape %x to [256, 8, 32] : tensor<1024x64xf32>
-  %b = tape.reduce "sum" %c over [1] : tensor<256x8x32xf32>
-  tape.yield %s, %b : tensor<1024xf32>, tensor<256x32xf32> })");
+plan.kernel @k { ^bb0(%x: tensor<1024x128xf32>):
+  %s = tape.reduce "sum" %x over [1] : tensor<1024x128xf32>
+  %c = tape.reshape %x to [256, 8, 64] : tensor<1024x128xf32>
+  %b = tape.reduce "sum" %c over [1] : tensor<256x8x64xf32>
+  tape.yield %s, %b : tensor<1024xf32>, tensor<256x64xf32> })");
   EXPECT_NE(wrong.messages().find("must reduce bands of its own rows"), std::string::npos) << wrong.messages();
 }
 

@@ -176,6 +176,29 @@ plan.kernel @narrow { ^bb0(%x: tensor<64x1024x768xf32>):
   EXPECT_EQ(count(ptx, "ld\\.global"), 20u);
 }
 
+// The gradient of a normalisation with its parameters' and a bias's.
+TEST(PtxTest, BandsOfTheLongestRowsFitIntoSharedMemory) {
+  std::string ptx = ptxOf(R"(
+plan.kernel @bands { ^bb0(%x: tensor<1024x4096xf32>, %y: tensor<1024x4096xf32>):
+  %p = tape.multiply %x, %y : tensor<1024x4096xf32>, tensor<1024x4096xf32>
+  %s = tape.reduce "sum" %p over [1] : tensor<1024x4096xf32>
+  %t = tape.broadcast_in_dim %s to [1024, 4096] dims [0] : tensor<1024xf32>
+  %z = tape.subtract %x, %t : tensor<1024x4096xf32>, tensor<1024x4096xf32>
+  %c = tape.reshape %p to [128, 8, 4096] : tensor<1024x4096xf32>
+  %d = tape.reshape %y to [128, 8, 4096] : tensor<1024x4096xf32>
+  %e = tape.reshape %z to [128, 8, 4096] : tensor<1024x4096xf32>
+  %a = tape.reduce "sum" %c over [1] : tensor<128x8x4096xf32>
+  %b = tape.reduce "sum" %d over [1] : tensor<128x8x4096xf32>
+  %g = tape.reduce "sum" %e over [1] : tensor<128x8x4096xf32>
+  tape.yield %z, %a, %b, %g : tensor<1024x4096xf32>, tensor<128x4096xf32>, tensor<128x4096xf32>, tensor<128x4096xf32> })");
+  const std::regex array(R"(\.shared[^;]*\[(\d+)\])");
+  int64_t bytes = 0;
+  for (std::sregex_iterator found(ptx.begin(), ptx.end(), array), end; found != end; ++found)
+    bytes += std::stoll((*found)[1]);
+  EXPECT_GT(bytes, 0);
+  EXPECT_LE(bytes, 48 * 1024);
+}
+
 TEST(PtxTest, TransposesGoThroughSharedMemory) {
   std::string ptx = ptxOf(R"(
 plan.kernel @t { ^bb0(%x: tensor<512x1024xf32>):

@@ -83,6 +83,15 @@ TEST(FusionGroups, BandsOfOtherRowsStayAlone) {
   EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 2}, {1}}));
 }
 
+TEST(FusionGroups, BandsOfAnotherLengthAreAnotherKernel) {
+  std::vector<FusionNode> nodes = {pointwise({}), bands({{0, kSame}}), pointwise({{0, kSame}}), bands({{2, kSame}})};
+  nodes[0].usedOutside = nodes[2].usedOutside = true;
+  EXPECT_EQ(formFusionGroups(nodes), (Groups{{0, 1, 2, 3}}));
+  nodes[1].bandRows = 2;
+  nodes[3].bandRows = 4;
+  EXPECT_EQ(formFusionGroups(nodes).size(), 2u);
+}
+
 TEST(FusionGroups, NothingJoinsWhatReadsBands) { // the sums are there when all rows have been seen
   std::vector<FusionNode> nodes = {pointwise({}), bands({{0, kSame}}), pointwise({{1, kSame}}, kColumns)};
   nodes[0].usedOutside = true;

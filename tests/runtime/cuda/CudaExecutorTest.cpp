@@ -405,6 +405,18 @@ TEST_F(Cuda, EpiloguesThatAreNoBiasAreRefused) {
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[0] = slotIndex(plan, "x"); }));
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[2] = slotIndex(plan, "difference"); }));
   EXPECT_TRUE(isRefused([](auto &, auto &matmul) { matmul.m = 1; }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &) { // the bias lies in c
+    plan::SlotT &bias = *plan.slots[slotIndex(plan, "bias")], &c = *plan.slots[slotIndex(plan, "biased")];
+    bias.kind = c.kind;
+    bias.offset = c.offset;
+    std::erase_if(plan.programs[0]->inputs, [](const auto &input) { return input->name == "bias"; });
+  }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { // a kernel without arguments
+    plan.kernels.push_back(std::make_unique<plan::KernelT>(*plan.kernels[matmul.epilogue->kernel]));
+    plan.kernels.back()->argument_count = plan.kernels.back()->result_count = 0;
+    matmul.epilogue->kernel = plan.kernels.size() - 1;
+    matmul.epilogue->arguments.clear();
+  }));
 }
 
 TEST_F(Cuda, DescriptionNamesGpuDriverAndLibrary) {

@@ -35,6 +35,7 @@ struct HostileCase {
 const std::vector<HostileCase> kCases = {
     {"NoModule", [](auto &p) { p.modules.clear(); }, "lies in no module"},
     {"ModuleIndex", [](auto &p) { gpuOf(p).module_ = 1; }, "lies in no module"},
+    {"BiasWithoutEpilogue", [](auto &p) { matmulOf(p).bias = true; }, "has a bias but no kernel that adds it"},
     {"EpilogueOfNoBias", [](auto &p) { addEpilogue(p); }, "has an epilogue that is no bias"},
     {"NoGpu", [](auto &p) { p.kernels[0]->gpu.reset(); }, "lies in no module"},
     {"Blocks", [](auto &p) { gpuOf(p).blocks = 0; }, "0 blocks"},
