@@ -84,10 +84,11 @@ LogicalResult verifyScratch(plan::InstructionOpInterface instruction) {
   auto scratch = instruction.getScratch().getDefiningOp<plan::SlotOp>();
   if (scratch.getKind() != "arena")
     return instruction.emitError() << "uses slot '" << scratch.getSym() << "' as scratch memory, which is not in the arena";
-  int64_t begin = *scratch.getOffset(), end = begin + scratch.getBytes();
+  auto beginOf = [](plan::SlotOp slot) { return static_cast<int64_t>(*slot.getOffset()); };
+  auto endOf = [&](plan::SlotOp slot) { return beginOf(slot) + slot.getBytes(); };
   for (Value value : instruction->getOperands()) {
     auto slot = value.getDefiningOp<plan::SlotOp>();
-    if (slot != scratch && slot.getKind() == "arena" && *slot.getOffset() < end && *slot.getOffset() + slot.getBytes() > begin)
+    if (slot != scratch && slot.getKind() == "arena" && beginOf(slot) < endOf(scratch) && endOf(slot) > beginOf(scratch))
       return instruction.emitError() << "uses the memory of slot '" << slot.getSym() << "' as scratch memory";
   }
   return success();

@@ -72,6 +72,19 @@ TEST_F(CudaCompileTest, TheSameBytesForAnyNumberOfThreadsAndFromTheCache) {
   EXPECT_EQ(readFile(folder_ + "/a"), readFile(folder_ + "/b"));
 }
 
+// Kernels of rows that reduce bands besides: of long rows, and of rows that nobody wants.
+TEST_F(CudaCompileTest, WideModelsAndFrozenOnes) {
+  ASSERT_EQ(tapeout("model gpt --layers 1 --width 2560 --heads 40 --vocab 64 --context 64 -o @wide.tape").code, 0);
+  ASSERT_EQ(tapeout("model gpt --layers 1 --width 64 --heads 4 --vocab 128 --context 64 -o @frozen.tape").code, 0);
+  for (const char *precision : {"fp32", "bf16"}) {
+    std::string options = fmt::format(" --plan-only -o @plan --batch 32 --target cuda:sm_90 --precision {}", precision);
+    Outcome wide = tapeout("compile @wide.tape" + options);
+    EXPECT_EQ(wide.code, 0) << wide.error;
+    Outcome frozen = tapeout("compile @frozen.tape --freeze *.weight *ln1* *qkv* *wte* *wpe*" + options);
+    EXPECT_EQ(frozen.code, 0) << frozen.error;
+  }
+}
+
 TEST_F(CudaCompileTest, RefusesWhatHasNoForm) {
   ASSERT_EQ(tapeout("model lenet -o @m.tape").code, 0);
   Outcome outcome = tapeout("compile @m.tape -o @m --target cuda");

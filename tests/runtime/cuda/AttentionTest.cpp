@@ -41,10 +41,11 @@ public:
     const Type type = shape.type;
     for (const char *result : {"o", "dqkv"}) // not a number where nothing is written
       ASSERT_TRUE(executor->write(slot(result), [](std::span<uint8_t> bytes) { std::fill(bytes.begin(), bytes.end(), 0xFF); }).isOk());
-    if (!shape.lengths.empty())
+    if (!shape.lengths.empty()) {
       ASSERT_TRUE(executor->write(slot("lengths"), [&](std::span<uint8_t> bytes) {
         std::memcpy(bytes.data(), shape.lengths.data(), bytes.size());
       }).isOk());
+    }
     for (const char *name : {"qkv", "do"})
       ASSERT_TRUE(executor->write(slot(name), [&](std::span<uint8_t> bytes) {
         ASSERT_TRUE((RandomStream{.seed = 7, .stream = uint64_t(name[0])}.fillUniform(type, bytes.data(), 0, bytes.size() / 2, -1.5, 1.5)));

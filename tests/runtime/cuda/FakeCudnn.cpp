@@ -56,7 +56,6 @@ using Handle = std::shared_ptr<Node>;
 using Sizes = std::vector<int64_t>;
 using Index = std::array<int64_t, 4>;
 
-int64_t countOf(const Sizes &sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 template <typename Body> void forEach(const Sizes &s, const Body &body) {
   for (int64_t a = 0; a < s[0]; ++a)
     for (int64_t b = 0; b < s[1]; ++b)
