@@ -36,10 +36,11 @@ mlir::FailureOr<LaunchShape> buildElementwise(CudaKernelBuilder &kernel, const C
 
 /// Reductions over the last dimensions, what is computed before, between and after them, and results of one value per
 /// row. A row belongs to a part of a warp, to a warp, or to a block, by its length; rows that fit are kept in registers.
+/// Bands of rows (tape::bandsOf) may be reduced besides: a block computes a band, or some of its columns.
 mlir::FailureOr<LaunchShape> buildRows(CudaKernelBuilder &kernel, const CudaFrame &frame);
 
 /// Reductions over the same other dimensions of computed tensors, and nothing else. A block has up to 256 columns and
-/// several threads for each, which take rows in turn.
+/// several threads for each, which take rows in turn; one thread for each in a band.
 mlir::FailureOr<LaunchShape> buildColumns(CudaKernelBuilder &kernel, const CudaFrame &frame);
 
 /// Ops that move whole rows. embedding: a row is NaN where an id is outside the table, so that the loss reports it.

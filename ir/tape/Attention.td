@@ -13,8 +13,8 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
     of the query (grouped-query attention). `causal` hides later keys. `dropout` drops probabilities and scales the rest by
     1 / (1 - dropout); a training step gives it its key. `lengths` [batch], from 1 to tokens (others count as
     the nearest of these): tokens of a sequence from there on are padding. Nothing sees them, their rows of the result and of
-    the gradients are 0, and their lse means nothing. Scores of bf16 and f16 operands, and lse, are f32. `library`: one call of the target's library computes it (select-library-attention); otherwise it
-    is decomposed. The library's generator draws other bits than `tape.dropout`; `seed` and `step` are then what it takes as
+    the gradients are 0, and their lse means nothing. Scores of bf16 and f16 operands, and lse, are f32. `library`: one call
+    of the target's library computes it (select-library-attention); otherwise it is decomposed. The library's generator draws other bits than `tape.dropout`; `seed` and `step` are then what it takes as
     seed and offset.
   }];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
