@@ -13,6 +13,8 @@ find_library(TAPEOUT_ZLIB_ARCHIVE libz.a REQUIRED)
 if(TAPEOUT_BUILD_COMPILER)
   # 19.1, not 19: the package's version file accepts only a matching minor version.
   find_package(MLIR 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
+  # Of LLVM's version: its bitcode is read by the compiler.
+  find_program(TAPEOUT_DEVICE_CLANG clang++-19 REQUIRED HINTS /usr/lib/llvm-19/bin)
   list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
   include(TableGen)
   include(AddLLVM)

@@ -73,6 +73,11 @@ private:
       describe(createAttention(op), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
       return;
     }
+    if (tape::isHandWrittenKernel(&op)) {
+      auto cost = cast<tape::CostModelOpInterface>(op);
+      describe(createLaunch(op), op, cost.getFlops(), cost.getBytesRead() + cost.getBytesWritten());
+      return;
+    }
     SmallVector<Value> reads, writes;
     for (Value operand : op.getOperands())
       reads.push_back(slots_.slotOf(operand));
@@ -131,18 +136,34 @@ private:
     return builder_.create<plan::WindowOp>(op.getLoc(), op->getName().stripDialect(), reads, writes, ArrayRef(sizes));
   }
 
-  Operation *createAttention(Operation &op) {
+  /// Of a call on tensors of heads: [batch, tokens, heads, size].
+  struct HeadsCall {
     SmallVector<Value> reads, writes;
-    SmallVector<int64_t> places;
-    auto place = [&](const tape::StridedPlace &at) {
-      if (at.strides.size() == 4) // [batch, tokens, heads, size]; lse and numbers have their own form
-        places.append({at.offset, at.strides[0], at.strides[1], at.strides[2]});
+    SmallVector<int64_t> places; // offset and strides of batch, token and head of each tensor of heads
+  };
+  HeadsCall placeHeads(Operation &op) {
+    HeadsCall call;
+    auto place = [&](const tape::StridedPlace &at, bool isOfHeads) { // lse and numbers have their own form
+      if (isOfHeads)
+        call.places.append({at.offset, at.strides[0], at.strides[1], at.strides[2]});
       return at.base;
     };
+    auto isOfHeads = [&](Value value) { return tape::elementOf(value) == tape::elementOf(op.getOperand(0)); };
     for (OpOperand &operand : op.getOpOperands())
-      reads.push_back(slots_.slotOf(place(tape::placeOperand(operand))));
+      call.reads.push_back(slots_.slotOf(place(tape::placeOperand(operand), isOfHeads(operand.get()))));
     for (OpResult result : op.getResults())
-      writes.push_back(slots_.slotFor(place(tape::placeResult(result))));
+      call.writes.push_back(slots_.slotFor(place(tape::placeResult(result), isOfHeads(result))));
+    return call;
+  }
+
+  /// Of a kernel that is written by hand.
+  Operation *createLaunch(Operation &op) {
+    HeadsCall call = placeHeads(op);
+    return builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(op, call.places), call.reads, call.writes);
+  }
+
+  Operation *createAttention(Operation &op) {
+    auto [reads, writes, places] = placeHeads(op);
     ArrayRef<int64_t> query = tape::shapeOf(op.getOperand(0)), key = tape::shapeOf(op.getOperand(1));
     bool drops = cast<tape::StochasticOpInterface>(op).isStochastic();
     bool padded = llvm::any_of(op.getOperands(), [](Value operand) { return tape::elementOf(operand).isInteger(32); });

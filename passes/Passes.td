@@ -107,6 +107,14 @@ def VerifyPrecision : Pass<"tape-verify-precision", "::mlir::ModuleOp"> {
 
 //===- fuse -----------------------------------------------------------------------------------------------------------===//
 
+def SelectAttentionKernels : Pass<"tape-select-attention-kernels", "::mlir::ModuleOp"> {
+  let summary = "Gradients of attention by kernels written by hand, where every GPU of the target is a Hopper";
+  let description = [{Heads of 64 elements of 16 bits, as many of the keys as of the query, without dropout and padding.
+    Numerics-changing: probabilities are 16 bits where they enter a product.}];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let options = [Option<"hopper", "hopper", "bool", "false", "Whether every GPU of the target is one">];
+}
+
 def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::ModuleOp"> {
   let summary = "Marks attention that one call of the target's library computes";
   let description = [{Where the target has such a library (ir/tape/Target.h); other attention is decomposed. Numerics-changing:

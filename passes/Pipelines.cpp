@@ -78,6 +78,9 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
 
   // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
   pipeline.stage("fuse");
+  SelectAttentionKernelsOptions kernels;
+  kernels.hopper = options.hopper;
+  pipeline.addOptional(createSelectAttentionKernels(kernels));
   SelectLibraryAttentionOptions attention;
   attention.headSize = options.attentionHeadSize;
   pipeline.addOptional(createSelectLibraryAttention(attention));

@@ -21,6 +21,7 @@ struct TrainingOptions {
   std::string ampLevel = "O1";      ///< or O2; see insert-amp-casts
   std::vector<std::string> keepFp32 = {}; ///< name patterns of layers that mixed precision leaves in f32
   bool lowPrecisionWindows = false; ///< whether the target's convolutions and poolings take bf16 and f16
+  bool hopper = false;              ///< whether every GPU of the target is a Hopper: kernels written for it may be chosen
   int64_t attentionHeadSize = 0;    ///< largest head that the library has attention for; 0: as on any GPU of the target
   bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
   std::vector<std::string> skipped = {}; ///< of optionalPasses
@@ -40,8 +41,8 @@ struct PipelineStep {
 };
 
 /// Passes that a plan is right without, slower, by the name users give them.
-inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-library-attention", "recompute-from-products",
-                                                "fuse-epilogues", "fuse-multi-tensor"};
+inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-attention-kernels", "select-library-attention",
+                                                "recompute-from-products", "fuse-epilogues", "fuse-multi-tensor"};
 
 /// All steps from an imported module to a verified plan.
 std::vector<PipelineStep> buildPipeline(const TrainingOptions &options);

@@ -45,6 +45,25 @@ StringRef PlanTables::kernelFor(tape::FusionOp fusion, IntegerAttr columns) {
   }
   auto kernel = kernelBuilder_.create<plan::KernelOp>(fusion.getLoc(), "kernel", fusion.getTensors(), columns);
   kernel.getBody().takeBody(fusion.getBody());
+  return name(kernel, label);
+}
+
+StringRef PlanTables::kernelFor(Operation &op, ArrayRef<int64_t> places) {
+  auto kernel = kernelBuilder_.create<plan::KernelOp>(op.getLoc(), "kernel", /*tensors=*/1, IntegerAttr());
+  SmallVector<Location> locations(op.getNumOperands(), op.getLoc());
+  Block &body = kernel.getBody().emplaceBlock();
+  body.addArguments(op.getOperandTypes(), locations);
+  OpBuilder builder = OpBuilder::atBlockEnd(&body);
+  Operation *inner = builder.clone(op);
+  inner->setOperands(body.getArguments());
+  inner->removeAttr(tape::kPhaseAttr);
+  inner->setAttr("places", builder.getDenseI64ArrayAttr(places));
+  builder.create<tape::YieldOp>(op.getLoc(), inner->getResults());
+  return name(kernel, "_" + op.getName().stripDialect().str());
+}
+
+/// The name of the kernel, or of an equal one, which is then kept.
+StringRef PlanTables::name(plan::KernelOp kernel, StringRef label) {
   std::string text;
   llvm::raw_string_ostream(text) << kernel;
   auto [entry, isNew] = kernels_.try_emplace(text);
@@ -52,7 +71,7 @@ StringRef PlanTables::kernelFor(tape::FusionOp fusion, IntegerAttr columns) {
     kernel.erase();
     return entry->second;
   }
-  entry->second = "k" + std::to_string(kernels_.size() - 1) + label.substr(0, 60);
+  entry->second = "k" + std::to_string(kernels_.size() - 1) + label.substr(0, 60).str();
   kernel.setSymName(entry->second);
   return entry->second;
 }

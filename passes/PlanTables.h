@@ -21,8 +21,12 @@ public:
   mlir::Value persistentSlot(mlir::func::FuncOp func, unsigned index);
   /// Outlines the region of a group; an equal kernel that is already there is used instead. `columns`: see plan.kernel.
   llvm::StringRef kernelFor(tape::FusionOp fusion, mlir::IntegerAttr columns = {});
+  /// A kernel that is written by hand, for tensors that lie at `places`.
+  llvm::StringRef kernelFor(mlir::Operation &op, llvm::ArrayRef<int64_t> places);
 
 private:
+  llvm::StringRef name(plan::KernelOp kernel, llvm::StringRef label);
+
   mlir::OpBuilder builder_, kernelBuilder_;
   llvm::StringMap<mlir::Value> persistent_;
   llvm::StringMap<std::string> kernels_;

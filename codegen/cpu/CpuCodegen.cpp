@@ -33,6 +33,8 @@ FailureOr<WorkUnits> buildBody(KernelBuilder &kernel, const KernelFrame &frame, 
     return buildMultiTensor(kernel, frame, op.getTensors());
   case Schedule::PartSums:
     return op.emitError("sums parts of many tensors, which kernels of the target cpu do not");
+  case Schedule::HandWritten:
+    return op.emitError("is written for GPUs only");
   case Schedule::Epilogue:
     return buildEpilogue(kernel, frame, *op.getColumns());
   }

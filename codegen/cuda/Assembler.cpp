@@ -39,14 +39,14 @@ public:
   std::string name() const override { return name_; }
   bool needsRegisterLimit() const override { return false; }
 
-  Result<std::string> assemble(const std::string &ptx, unsigned architecture) override {
+  Result<std::string> assemble(const std::string &ptx, const std::string &architecture) override {
     llvm::SmallString<128> folder;
     if (llvm::sys::fs::createUniqueDirectory("tapeout-ptxas", folder))
       return noTemporaryFile();
     auto cleanUp = llvm::make_scope_exit([&] { llvm::sys::fs::remove_directories(folder); });
     std::string source = (folder + "/kernels.ptx").str(), cubin = (folder + "/kernels.cubin").str();
     TAPEOUT_RETURN_IF_ERROR(writeFile(source, ptx));
-    Result<std::string> output = run({"-O3", "-arch=sm_" + std::to_string(architecture), source, "-o", cubin});
+    Result<std::string> output = run({"-O3", "-arch=" + architecture, source, "-o", cubin});
     return output.isOk() ? readFile(cubin, kMaxCubin) : output;
   }
 

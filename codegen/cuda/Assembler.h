@@ -16,8 +16,8 @@ public:
   virtual std::string name() const = 0;
   /// Whether kernels should say how many registers they may use.
   virtual bool needsRegisterLimit() const = 0;
-  /// The ELF file for one compute capability (90: sm_90). Safe to call from several threads. Errors: Failed.
-  virtual Result<std::string> assemble(const std::string &ptx, unsigned architecture) = 0;
+  /// The ELF file for one architecture: "sm_90". Safe to call from several threads. Errors: Failed.
+  virtual Result<std::string> assemble(const std::string &ptx, const std::string &architecture) = 0;
 };
 
 /// The best of this machine: ptxas of $CUDA_HOME/bin, /usr/local/cuda/bin or $PATH, else libnvJitLink of the loader's

@@ -24,8 +24,8 @@ std::string digestOf(const std::string &bytes) {
 
 } // namespace
 
-std::string CubinCache::keyOf(const std::string &ptx, unsigned architecture, const std::string &assembler) {
-  std::string digest = digestOf(assembler + '\0' + std::to_string(architecture) + '\0' + ptx), key;
+std::string CubinCache::keyOf(const std::string &ptx, const std::string &architecture, const std::string &assembler) {
+  std::string digest = digestOf(assembler + '\0' + architecture + '\0' + ptx), key;
   for (unsigned char byte : digest)
     for (int nibble : {byte >> 4, byte & 15})
       key += "0123456789abcdef"[nibble];

@@ -14,7 +14,7 @@ public:
       : folder_(std::move(folder)), maxBytes_(maxBytes) {}
 
   /// Of this PTX, architecture and assembler.
-  static std::string keyOf(const std::string &ptx, unsigned architecture, const std::string &assembler);
+  static std::string keyOf(const std::string &ptx, const std::string &architecture, const std::string &assembler);
 
   /// None where there is no entry, or one whose bytes are not those that were written.
   std::optional<std::string> find(const std::string &key) const;

@@ -2,9 +2,11 @@
 
 #include "codegen/cuda/Assembler.h"
 #include "codegen/cuda/CubinCache.h"
+#include "codegen/cuda/HandWritten.h"
 #include "codegen/cuda/KernelFunctions.h"
 #include "codegen/cuda/Ptx.h"
 #include "codegen/kernel/LowerToLlvm.h"
+#include "codegen/kernel/Schedule.h"
 #include "ir/plan/Plan.h"
 #include "runtime/base/AtomicFile.h"
 
@@ -25,9 +27,10 @@ constexpr size_t kParts = 8;
 
 /// A module on its way from MLIR to machine code.
 struct Part {
-  KernelFunctions functions;
-  std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> module;
+  LaunchBounds bounds;
+  std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> module = nullptr;
+  bool exact = false; // whether it has instructions of one architecture only: sm_90a
   CudaKernels result;
   Status status;
 };
@@ -38,9 +41,11 @@ struct Tools {
   std::unique_ptr<Assembler> assembler; // null: none
   CubinCache cache;
 
-  unsigned lowestArchitecture() const { return *llvm::min_element(options.architectures); }
+  static std::string nameOf(unsigned architecture, const Part &part) {
+    return "sm_" + std::to_string(architecture) + (part.exact ? "a" : "");
+  }
 
-  Result<std::string> assemble(const std::string &ptx, unsigned architecture) const {
+  Result<std::string> assemble(const std::string &ptx, const std::string &architecture) const {
     std::string key = CubinCache::keyOf(ptx, architecture, assembler->name());
     if (std::optional<std::string> known = cache.find(key))
       return *known;
@@ -51,12 +56,12 @@ struct Tools {
   }
 
   void compile(Part &part) const {
-    LaunchBounds bounds{part.functions.bounds, assembler && assembler->needsRegisterLimit()};
-    part.result.ptx = emitPtx(*part.module, lowestArchitecture(), bounds);
+    part.bounds.limitRegisters = !part.exact && assembler && assembler->needsRegisterLimit();
+    part.result.ptx = emitPtx(*part.module, nameOf(*llvm::min_element(options.architectures), part), part.bounds);
     if (!assembler)
       return;
     for (unsigned architecture : options.architectures) {
-      Result<std::string> cubin = assemble(part.result.ptx, architecture);
+      Result<std::string> cubin = assemble(part.result.ptx, nameOf(architecture, part));
       if (!cubin.isOk()) {
         part.status = cubin.status();
         return;
@@ -88,8 +93,9 @@ LogicalResult dump(const std::string &folder, ArrayRef<Part> parts, Location loc
 FailureOr<CudaModule> compileCudaKernels(ModuleOp planModule, const CudaOptions &options) {
   loadCodegenDialects(*planModule.getContext());
   CudaModule result;
-  size_t kernelCount = llvm::range_size(planModule.getOps<plan::KernelOp>());
-  std::vector<KernelFunctions> functions(std::min(kParts, kernelCount));
+  auto isGenerated = [](plan::KernelOp kernel) { return scheduleOf(kernel) != Schedule::HandWritten; };
+  size_t generated = llvm::count_if(planModule.getOps<plan::KernelOp>(), isGenerated);
+  std::vector<KernelFunctions> functions(std::min(kParts, generated));
   for (KernelFunctions &part : functions)
     part.module = ModuleOp::create(planModule.getLoc());
   FailureOr<std::vector<CudaKernel>> kernels = buildCudaFunctions(planModule, functions);
@@ -97,14 +103,27 @@ FailureOr<CudaModule> compileCudaKernels(ModuleOp planModule, const CudaOptions 
     return failure();
   result.kernels = std::move(*kernels);
 
-  std::vector<Part> parts(functions.size());
-  for (auto [part, built] : llvm::zip_equal(parts, functions)) {
-    part.functions = std::move(built);
-    part.context = std::make_unique<llvm::LLVMContext>();
-    FailureOr<std::unique_ptr<llvm::Module>> module = lowerToLlvm(*part.functions.module, *part.context);
+  std::vector<Part> parts;
+  for (KernelFunctions &built : functions) {
+    Part &part = parts.emplace_back();
+    part.bounds.functions = std::move(built.bounds);
+    FailureOr<std::unique_ptr<llvm::Module>> module = lowerToLlvm(*built.module, *part.context);
     if (failed(module))
       return failure();
     part.module = std::move(*module);
+  }
+  for (plan::KernelOp kernel : planModule.getOps<plan::KernelOp>()) {
+    if (isGenerated(kernel))
+      continue;
+    Part &part = parts.emplace_back();
+    FailureOr<HandWrittenKernel> written = buildHandWritten(kernel, *part.context);
+    if (failed(written))
+      return failure();
+    part.module = std::move(written->module);
+    part.bounds.functions = {written->bound};
+    part.exact = true;
+    result.kernels.push_back(std::move(written->kernel));
+    result.kernels.back().module = parts.size() - 1;
   }
 
   Tools tools{options, options.assemble ? findAssembler() : nullptr, CubinCache(options.cacheDirectory)};

@@ -49,7 +49,7 @@ struct CudaKernels {
 };
 
 struct CudaModule {
-  std::vector<CudaKernel> kernels; // in the order of the plan.kernel ops
+  std::vector<CudaKernel> kernels; // of the plan.kernel ops
   std::vector<CudaKernels> modules;
   std::string assembler; // what made the cubins: "ptxas", "nvJitLink" or "none"
 };

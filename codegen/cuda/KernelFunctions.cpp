@@ -68,6 +68,8 @@ FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &fra
     return buildMultiTensor(kernel, frame, op.getTensors());
   case Schedule::PartSums:
     return buildPartSums(kernel, frame);
+  case Schedule::HandWritten:
+    llvm_unreachable("has its own way: codegen/cuda/HandWritten.h");
   case Schedule::Epilogue:
     return op.emitError("is the epilogue of a product, which the target cuda has not");
   }
@@ -145,6 +147,8 @@ FailureOr<std::vector<CudaKernel>> buildCudaFunctions(ModuleOp planModule, Mutab
   SharedBuffers shared(planModule);
   std::vector<CudaKernel> kernels;
   for (plan::KernelOp kernel : planModule.getOps<plan::KernelOp>()) {
+    if (scheduleOf(kernel) == Schedule::HandWritten)
+      continue;
     uint32_t part = kernels.size() % parts.size();
     FailureOr<CudaKernel> built = buildKernel(kernel, shared, parts[part]);
     if (failed(built))

@@ -12,7 +12,7 @@ struct KernelFunctions {
   std::vector<LaunchBound> bounds;
 };
 
-/// Appends the functions of all kernels to `parts`, in turn.
+/// Appends the functions of all kernels, but those written by hand, to `parts`, in turn.
 mlir::FailureOr<std::vector<CudaKernel>> buildCudaFunctions(mlir::ModuleOp planModule,
                                                             llvm::MutableArrayRef<KernelFunctions> parts);
 

@@ -34,12 +34,12 @@ public:
   // It compiles PTX as if other code could be linked to it, which costs a third more registers.
   bool needsRegisterLimit() const override { return true; }
 
-  Result<std::string> assemble(const std::string &ptx, unsigned architecture) override {
-    std::string target = "-arch=sm_" + std::to_string(architecture);
+  Result<std::string> assemble(const std::string &ptx, const std::string &architecture) override {
+    std::string target = "-arch=" + architecture;
     const char *options[] = {target.c_str(), "-O3"};
     Handle handle = nullptr;
     if (create_(&handle, 2, options) != kSuccess)
-      return Status::error(ExitCode::Failed, "nvJitLink does not know sm_" + std::to_string(architecture) +
+      return Status::error(ExitCode::Failed, "nvJitLink does not know " + architecture +
                                                  "; choose another architecture or install a newer CUDA");
     Result<std::string> cubin = link(handle, ptx);
     destroy_(&handle);

@@ -29,7 +29,7 @@ constexpr llvm::StringLiteral kPipeline =
     "function(scalarizer,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,"
     "instcombine<no-verify-fixpoint>,simplifycfg,dce)";
 
-std::unique_ptr<llvm::TargetMachine> makeTargetMachine(unsigned architecture) {
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const std::string &architecture) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -42,7 +42,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(unsigned architecture) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict; // the bits of the target cpu
   return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(kTriple, "sm_" + std::to_string(architecture), kFeatures, options, llvm::Reloc::PIC_,
+      target->createTargetMachine(kTriple, architecture, kFeatures, options, llvm::Reloc::PIC_,
                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
@@ -70,7 +70,7 @@ void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
 
 } // namespace
 
-std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBounds &bounds) {
+std::string emitPtx(llvm::Module &module, const std::string &architecture, const LaunchBounds &bounds) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(architecture);
   module.setTargetTriple(kTriple);
   module.setDataLayout(machine->createDataLayout());

@@ -22,8 +22,8 @@ struct LaunchBounds {
   bool limitRegisters = false; // to 64 per thread: for assemblers that would otherwise take more than is good
 };
 
-/// Makes kernels of the functions, optimises them, and returns their PTX for this compute capability (90: sm_90). Safe to
-/// call from several threads on modules of different contexts.
-std::string emitPtx(llvm::Module &module, unsigned architecture, const LaunchBounds &bounds);
+/// Makes kernels of the functions, optimises them, and returns their PTX for an architecture: "sm_90", or "sm_90a" with the
+/// instructions that only this one has. Safe to call from several threads on modules of different contexts.
+std::string emitPtx(llvm::Module &module, const std::string &architecture, const LaunchBounds &bounds);
 
 } // namespace tapeout::codegen

@@ -16,6 +16,8 @@ Operation *movementOf(Block *region) {
 
 Schedule scheduleOf(plan::KernelOp kernel) {
   Block *region = &kernel.getBody().front();
+  if (tape::isHandWrittenKernel(&region->front()))
+    return Schedule::HandWritten;
   if (kernel.getTensors() > 1)
     return isa<tape::ReduceOp>(region->front()) ? Schedule::PartSums : Schedule::MultiTensor;
   if (kernel.getColumns())

@@ -12,6 +12,7 @@ enum class Schedule {
   RowMovement, // one op that moves whole rows: embedding, concatenate, ...
   MultiTensor, // the same elementwise computation for tensors of any sizes
   PartSums,    // sums of parts, for many tensors
+  HandWritten, // one op, by a kernel of codegen/cuda/device
   Epilogue,    // an elementwise computation on pieces of a product
 };
 

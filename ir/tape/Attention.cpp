@@ -222,11 +222,43 @@ SmallVector<int64_t> AttentionGradOp::getScratchSizes() {
 // The library wants the elements of a head side by side; log-sum-exp has no strides.
 namespace {
 bool areOfHeads(ArrayRef<int64_t> strides) { return strides.size() == 4 && strides.back() == 1; }
+/// The same, and pieces of 16 bytes lie evenly.
+bool areOfEvenHeads(ArrayRef<int64_t> strides) {
+  return areOfHeads(strides) && llvm::all_of(strides.drop_back(), [](int64_t stride) { return stride % 8 == 0; });
+}
 } // namespace
 bool AttentionOp::readsStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 bool AttentionOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 bool AttentionGradOp::readsStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
 bool AttentionGradOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfHeads(strides); }
+
+bool AttentionQueryGradientOp::isSelected() { return true; }
+bool AttentionQueryGradientOp::readsStrides(unsigned operand, ArrayRef<int64_t> strides) {
+  return operand != 4 /*lse*/ && areOfEvenHeads(strides);
+}
+bool AttentionQueryGradientOp::writesStrides(unsigned result, ArrayRef<int64_t> strides) {
+  return result == 0 && areOfEvenHeads(strides);
+}
+bool AttentionKeyGradientsOp::isSelected() { return true; }
+bool AttentionKeyGradientsOp::readsStrides(unsigned operand, ArrayRef<int64_t> strides) {
+  return operand != 4 /*rows*/ && areOfEvenHeads(strides);
+}
+bool AttentionKeyGradientsOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfEvenHeads(strides); }
+
+LogicalResult AttentionQueryGradientOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                                         SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> q = shapeOf(adaptor.getQuery());
+  types.append({adaptor.getQuery().getType(), RankedTensorType::get({2, q[0], q[2], q[1]}, elementOf(adaptor.getLse()))});
+  return success();
+}
+LogicalResult AttentionKeyGradientsOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                                        SmallVectorImpl<Type> &types) {
+  types.append({adaptor.getKey().getType(), adaptor.getValue().getType()});
+  return success();
+}
+// Three and four products of the five that a gradient needs, two of them by both.
+uint64_t AttentionQueryGradientOp::getFlops() { return scoreCount(*this) * (6 * shapeOf(getQuery())[3] + 6); }
+uint64_t AttentionKeyGradientsOp::getFlops() { return scoreCount(*this) * (8 * shapeOf(getQuery())[3] + 6); }
 
 namespace {
 // By sequences or by heads, of which lengths and random numbers know nothing.
@@ -247,5 +279,20 @@ template <typename Op> void addRules(Op op, unsigned tensors, PlacementRules &ru
 } // namespace
 void AttentionOp::getPlacementRules(PlacementRules &rules) { addRules(*this, 3, rules); }
 void AttentionGradOp::getPlacementRules(PlacementRules &rules) { addRules(*this, 6, rules); }
+
+void AttentionQueryGradientOp::getPlacementRules(PlacementRules &rules) {
+  for (auto [heads, lse, rows] : {std::tuple(0, 0, 1), std::tuple(2, 1, 2)}) {
+    PlacementRule &rule = rules.emplace_back();
+    rule.operands = {shard(heads), shard(heads), shard(heads), shard(heads), shard(lse), shard(heads)};
+    rule.results = {shard(heads), shard(rows)};
+  }
+}
+void AttentionKeyGradientsOp::getPlacementRules(PlacementRules &rules) {
+  for (auto [heads, rows] : {std::pair(0, 1), std::pair(2, 2)}) {
+    PlacementRule &rule = rules.emplace_back();
+    rule.operands = {shard(heads), shard(heads), shard(heads), shard(heads), shard(rows)};
+    rule.results = {shard(heads), shard(heads)};
+  }
+}
 
 } // namespace tapeout::tape

@@ -41,4 +41,30 @@ def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", !listconcat(
                          (`random` $seed^ `,` $step)? attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];
 }
+
+// The gradient of attention in two kernels that are written by hand (codegen/cuda/device/AttentionGradient.cpp), which
+// select-attention-kernels puts in the place of attention_grad. Tensors of heads are 16 bits, with heads of 64 elements, as
+// many of the keys as of the query. `places`: in a kernel of the plan, offset and strides of batch, token and head of each tensor of
+// heads, operands first.
+defvar AttentionKernelTraits = [LibraryCall, HandWrittenKernel, StridedKernelCall];
+
+def AttentionQueryGradientOp : Tape_Op<"attention_query_gradient", "Always", "Opaque", AttentionKernelTraits, cost = CostFlops> {
+  let summary = "The gradient of attention for the query, summed over keys, and what the gradients of keys need of each row";
+  let description = [{`rows` [2, batch, heads, tokens]: log-sum-exp in powers of 2, and the sum of gradient times result.}];
+  let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value, Tape_FloatTensor:$output,
+                       Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient, BoolAttr:$causal, F64Attr:$scale,
+                       OptionalAttr<DenseI64ArrayAttr>:$places);
+  let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$rows);
+  let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient attr-dict
+                         `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];
+}
+
+def AttentionKeyGradientsOp : Tape_Op<"attention_key_gradients", "Always", "Opaque", AttentionKernelTraits, cost = CostFlops> {
+  let summary = "The gradients of attention for key and value, summed over queries";
+  let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value, Tape_FloatTensor:$gradient,
+                       Tape_FloatTensor:$rows, BoolAttr:$causal, F64Attr:$scale, OptionalAttr<DenseI64ArrayAttr>:$places);
+  let results = (outs Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient);
+  let assemblyFormat = [{$query `,` $key `,` $value `,` $gradient `,` $rows attr-dict
+                         `:` type($query) `,` type($key) `,` type($value) `,` type($gradient) `,` type($rows)}];
+}
 #endif

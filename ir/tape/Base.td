@@ -74,6 +74,7 @@ defvar Access = DeclareOpInterfaceMethods<AccessOpInterface>;
 defvar Decomposable = DeclareOpInterfaceMethods<DecomposableOpInterface>;
 defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
 defvar StridedCall = DeclareOpInterfaceMethods<StridedCallOpInterface>;
+defvar StridedKernelCall = DeclareOpInterfaceMethods<StridedCallOpInterface, ["isSelected"]>;
 defvar Scratch = DeclareOpInterfaceMethods<ScratchOpInterface>;
 defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
 defvar WideResult = DeclareOpInterfaceMethods<WideResultOpInterface>;
@@ -81,6 +82,8 @@ defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;
 
 // A library call executes the op: no kernel is generated for it.
 def LibraryCall : NativeOpTrait<"LibraryCall"> { let cppNamespace = "::tapeout::tape"; }
+// Of a library call: the library is ours. A kernel written by hand executes the op (codegen/cuda/device/).
+def HandWrittenKernel : NativeOpTrait<"HandWrittenKernel"> { let cppNamespace = "::tapeout::tape"; }
 
 // Operands have the result's shape or rank 0 (one value for every element).
 def ElementwiseShapes : NativeOpTrait<"ElementwiseShapes"> { let cppNamespace = "::tapeout::tape"; }

@@ -94,6 +94,9 @@ public:
 
 template <typename ConcreteType> class LibraryCall : public mlir::OpTrait::TraitBase<ConcreteType, LibraryCall> {};
 /// Whether a library call executes the op, so that no kernel is generated for it.
+template <typename ConcreteType> class HandWrittenKernel : public mlir::OpTrait::TraitBase<ConcreteType, HandWrittenKernel> {};
+/// Whether a kernel that is written by hand executes the op, instead of a library.
+inline bool isHandWrittenKernel(mlir::Operation *op) { return op->hasTrait<HandWrittenKernel>(); }
 inline bool isLibraryCall(mlir::Operation *op) { return op->hasTrait<LibraryCall>(); }
 
 template <unsigned... LinearOperandSets> class ElementwisePlacement {

@@ -129,6 +129,7 @@ Status Compilation::runPasses(const std::string &lastPass) {
     if (std::error_code error = llvm::sys::fs::create_directories(options_.saveIr))
       return Status::error(ExitCode::CannotCreate, fmt::format("cannot create the folder {}: {}", options_.saveIr, error.message()));
   TrainingOptions training = options_.training;
+  training.hopper = options_.target.isHopper();
   training.attentionHeadSize = options_.target.attentionHeadSize();
   std::vector<PipelineStep> steps = buildPipeline(training);
   PassManager manager(context_.get(), ModuleOp::getOperationName());

@@ -36,10 +36,12 @@ std::string TargetChoice::text() const {
   return fmt::format("{}:sm_{}", name, fmt::join(architectures, ",sm_"));
 }
 
-int64_t TargetChoice::attentionHeadSize() const {
+bool TargetChoice::isHopper() const {
   auto isHopper = [](unsigned architecture) { return architecture / 10 == 9; };
-  return !architectures.empty() && std::all_of(architectures.begin(), architectures.end(), isHopper) ? 256 : 128;
+  return !architectures.empty() && std::all_of(architectures.begin(), architectures.end(), isHopper);
 }
+
+int64_t TargetChoice::attentionHeadSize() const { return isHopper() ? 256 : 128; }
 
 Result<TargetChoice> parseTarget(const std::string &text) {
   if (text == "cpu")

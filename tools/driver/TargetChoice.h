@@ -15,6 +15,8 @@ struct TargetChoice {
 
   /// As --target takes it: "cpu", "cuda:sm_80,sm_90".
   std::string text() const;
+  /// Whether all of the architectures are Hopper GPUs.
+  bool isHopper() const;
   /// Largest head of attention that cuDNN computes on all of the architectures.
   int64_t attentionHeadSize() const;
 };

@@ -5,12 +5,13 @@ import dataclasses
 PRECISIONS = {"fp32": 2e-5, "bf16": 3e-3, "fp16": 1e-3}  # bound on the relative difference of 20 losses
 SMALL = {  # for the comparison with the cpu: model, its options, batch
     "gpt": ("gpt", (), 12),
+    "gpt-64": ("gpt", ("--heads", "2"), 12),  # heads of 64 elements, whose gradient is ours
     "llama": ("llama", (), 12),
     "bert": ("bert", (), 12),
     "mlp": ("mlp", (), 64),
     "vit": (
         "vit-b16",
-        ("--image", "32", "--patch", "4", "--layers", "2", "--heads", "3", "--width", "96", "--classes", "10"),
+        ("--image", "32", "--patch", "4", "--layers", "2", "--heads", "3", "--width", "192", "--classes", "10"),
         32,
     ),
 }

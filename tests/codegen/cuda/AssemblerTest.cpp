@@ -25,7 +25,7 @@ TEST(AssemblerTest, MakesElfFilesOfEachArchitecture) {
     SCOPED_TRACE(assembler->name());
     std::string last;
     for (unsigned architecture : {80, 90}) {
-      Result<std::string> cubin = assembler->assemble(kPtx, architecture);
+      Result<std::string> cubin = assembler->assemble(kPtx, "sm_" + std::to_string(architecture));
       ASSERT_TRUE(cubin.isOk()) << cubin.status().message();
       EXPECT_EQ(cubin->substr(0, 4), "\x7f" "ELF");
       EXPECT_NE(*cubin, last);
@@ -36,11 +36,11 @@ TEST(AssemblerTest, MakesElfFilesOfEachArchitecture) {
 
 TEST(AssemblerTest, SaysWhatIsWrong) {
   for (auto &assembler : assemblers()) {
-    Result<std::string> broken = assembler->assemble(std::string(kPtx) + "nonsense", 90);
+    Result<std::string> broken = assembler->assemble(std::string(kPtx) + "nonsense", "sm_90");
     ASSERT_FALSE(broken.isOk());
     EXPECT_NE(broken.status().message().find("cannot assemble the kernels"), std::string::npos) << broken.status().message();
     EXPECT_NE(broken.status().message().find("yntax"), std::string::npos) << broken.status().message();
-    EXPECT_FALSE(assembler->assemble(kPtx, 12).isOk()) << "there is no sm_12";
+    EXPECT_FALSE(assembler->assemble(kPtx, "sm_12").isOk()) << "there is no sm_12";
   }
 }
 

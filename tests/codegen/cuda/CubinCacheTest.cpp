@@ -25,12 +25,12 @@ protected:
 };
 
 TEST_F(CubinCacheTest, KeysTellSourcesArchitecturesAndAssemblersApart) {
-  std::string key = CubinCache::keyOf("a", 90, "ptxas 1");
+  std::string key = CubinCache::keyOf("a", "sm_90", "ptxas 1");
   EXPECT_EQ(key.size(), 64u);
-  EXPECT_EQ(key, CubinCache::keyOf("a", 90, "ptxas 1"));
-  EXPECT_NE(key, CubinCache::keyOf("b", 90, "ptxas 1"));
-  EXPECT_NE(key, CubinCache::keyOf("a", 80, "ptxas 1"));
-  EXPECT_NE(key, CubinCache::keyOf("a", 90, "ptxas 2"));
+  EXPECT_EQ(key, CubinCache::keyOf("a", "sm_90", "ptxas 1"));
+  EXPECT_NE(key, CubinCache::keyOf("b", "sm_90", "ptxas 1"));
+  EXPECT_NE(key, CubinCache::keyOf("a", "sm_80", "ptxas 1"));
+  EXPECT_NE(key, CubinCache::keyOf("a", "sm_90", "ptxas 2"));
 }
 
 TEST_F(CubinCacheTest, FindsWhatWasAdded) {

@@ -111,7 +111,7 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(ModuleOp plan) {
   std::unique_ptr<llvm::Module> module = std::move(*lowered);
   std::string ptx;
   if (recordPath())
-    ptx = emitPtx(*llvm::CloneModule(*module), 90, {parts[0].bounds, /*limitRegisters=*/false});
+    ptx = emitPtx(*llvm::CloneModule(*module), "sm_90", {parts[0].bounds, /*limitRegisters=*/false});
 
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();

@@ -1,0 +1,573 @@
+// The gradient of softmax(scale * Q K^T) V for heads of 64 elements, on the tensor cores of a Hopper GPU. Two kernels, after
+// FlashAttention (Dao et al., 2022): scores are computed again, tile by tile, and never lie in memory. One kernel takes
+// rows of queries and sums over keys; the other takes rows of keys and sums over queries. So no two blocks add to one number,
+// and every sum has one order: the same bits in every run, without the memory that an accumulator or the scores would need.
+// It costs two products more than the five that one pass would take.
+//
+// A block has two warpgroups that compute and one that copies. Each of the two owns 64 rows (keys; queries) whose operands
+// stay in shared memory for the whole block of work; the third streams tiles of 64 of the others through a ring. A group keeps
+// its sums in registers. Its products and the elements of the next tile overlap: while scores and the first sum are multiplied,
+// it computes gradients of scores, and while those are multiplied, the next probabilities. No product is in flight at the end
+// of a turn of the loop, since ptxas would else wait after each.
+//
+// A block works through pairs of one long and one short row of tiles, which causal attention makes equal.
+#include "codegen/cuda/device/AttentionGradient.h"
+#include "codegen/cuda/device/Hopper.h"
+
+using namespace hopper;
+using namespace tapeout::codegen;
+
+/// Set by the compiler.
+extern "C" {
+extern const AttentionSizes tapeoutAttentionSizes;
+}
+#define SIZES tapeoutAttentionSizes
+
+// Arrays live in registers, which have no addresses: loops over them are unrolled.
+#define UNROLLED _Pragma("clang loop unroll(full)")
+
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr int kTile = 64, kGroups = kAttentionGroups, kRowsOfBlock = kTile * kGroups;
+constexpr uint32_t kTileBytes = kTile * kRowBytes;
+constexpr int kStages = 8; // of the ring
+constexpr int kComputeRegisters = 232, kCopyRegisters = 40;
+
+TAPEOUT_DEVICE int tiles() { return (SIZES.tokens + kTile - 1) / kTile; }
+
+/// The work of all blocks: pairs of blocks of rows of one head.
+struct Work {
+  int rowBlocks = (SIZES.tokens + kRowsOfBlock - 1) / kRowsOfBlock, pairs = (rowBlocks + 1) / 2;
+  int total = pairs * SIZES.batch * SIZES.heads;
+  int headOf(int pair) const { return pair / pairs; } // of all of the batch
+  int countOf(int pair) const { return 2 * (pair % pairs) + 1 == rowBlocks ? 1 : 2; }
+  int blockOf(int pair, int half) const { return half ? rowBlocks - 1 - pair % pairs : pair % pairs; }
+};
+
+/// A barrier's phases are awaited in turn: the n-th use of it waits for parity n % 2.
+struct Ring {
+  uint32_t full, empty; // barriers of the stages
+  uint32_t barrierOf(uint32_t of, int tile) const { return of + 8 * (tile % kStages); }
+  void waitFull(int tile) const {
+    wait(barrierOf(full, tile), (tile / kStages) & 1);
+    fenceForProducts();
+  }
+  void waitEmpty(int tile) const { wait(barrierOf(empty, tile), ((tile / kStages) & 1) ^ 1); }
+  void release(int tile) const { // by all warps that compute
+    syncWarp();
+    if (threadIndex() % kWarp == 0)
+      arrive(barrierOf(empty, tile));
+  }
+  /// A tile that this group has no use for.
+  void skip(int tile) const {
+    waitFull(tile);
+    release(tile);
+  }
+};
+
+constexpr uint32_t kBarrierBytes = 256;
+
+struct Barriers {
+  Ring ring;
+  uint32_t ownEmpty; // of the two places of a block's own rows
+
+  explicit Barriers(uint32_t at) : ring{at, at + 8 * kStages}, ownEmpty(at + 16 * kStages) {
+    if (threadIndex() == 0) {
+      for (int i = 0; i < kStages; ++i) {
+        initBarrier(ring.full + 8 * i, kWarpgroup);
+        initBarrier(ring.empty + 8 * i, 4 * kGroups);
+      }
+      UNROLLED
+      for (int i = 0; i < 2; ++i)
+        initBarrier(ownEmpty + 8 * i, 4 * kGroups);
+      fenceBarrierInit();
+    }
+    syncBlock();
+  }
+  void waitOwnEmpty(int item) const { wait(ownEmpty + 8 * (item & 1), ((item >> 1) & 1) ^ 1); }
+  void releaseOwn(int item) const {
+    syncWarp();
+    if (threadIndex() % kWarp == 0)
+      arrive(ownEmpty + 8 * (item & 1));
+  }
+};
+
+/// The rows of one head of a tensor, for a thread of those that copy: 8 of them take the pieces of a row.
+class Rows {
+public:
+  Rows(const void *pointer, AttentionTensor tensor, int head) {
+    const AttentionPlace &place = SIZES.places[tensor];
+    int64_t first = place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + threadIndex() % 8 * 8;
+    first_ = static_cast<const char *>(pointer) + 2 * first;
+    rowBytes_ = 2 * place.token;
+  }
+  /// 64 rows; zeros behind the last token.
+  void copyTile(uint32_t to, int firstRow) const {
+    int row = threadIndex() % kWarpgroup / 8;
+    to += swizzled(row, threadIndex() % 8);
+    row += firstRow;
+    UNROLLED
+    for (int i = 0; i < 4; ++i, row += 16) {
+      bool exists = row < SIZES.tokens;
+      copy16(to + i * 16 * kRowBytes, first_ + (exists ? row : 0) * rowBytes_, exists);
+    }
+  }
+
+private:
+  const char *first_;
+  int64_t rowBytes_;
+};
+
+/// Writes a group's 64 x 64 sums, times a factor, as rows of a tensor, through a tile of shared memory that is its own.
+template <typename Type>
+TAPEOUT_DEVICE void writeTile(const float *sums, float factor, uint32_t through, void *pointer, AttentionTensor tensor, int head,
+                              int firstRow) {
+  const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4, row = 16 * warp + lane / 4;
+  UNROLLED
+  for (int j = 0; j < 8; ++j)
+    UNROLLED
+    for (int half = 0; half < 2; ++half)
+      storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4,
+                  pack(sums[4 * j + 2 * half] * factor, sums[4 * j + 2 * half + 1] * factor, Type()));
+  syncWarp(); // a warp writes its own rows
+  const AttentionPlace &place = SIZES.places[tensor];
+  int64_t first = place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + lane % 8 * 8;
+  UNROLLED
+  for (int i = 0; i < 4; ++i) {
+    int r = 16 * warp + 4 * i + lane / 8;
+    if (firstRow + r < SIZES.tokens)
+      storeGlobal16(static_cast<char *>(pointer) + 2 * (first + (firstRow + r) * place.token),
+                    loadShared16(through + swizzled(r, lane % 8)));
+  }
+}
+
+/// Four products of 16 of the 64 columns: d = rows of `a` times rows of `b`.
+template <typename Type> TAPEOUT_DEVICE void multiplyTiles(float *d, uint64_t a, uint64_t b) {
+  UNROLLED
+  for (int i = 0; i < 4; ++i)
+    multiplyRows(d, behind(a, 32 * i), behind(b, 32 * i), i > 0, Type());
+  endBatch();
+}
+/// d += a b; `a` has 64 columns, in registers.
+template <typename Type> TAPEOUT_DEVICE void addProduct(float *d, const uint32_t *a, uint64_t b) {
+  UNROLLED
+  for (int i = 0; i < 4; ++i)
+    multiplyAddColumns(d, a + 4 * i, behind(b, 16 * kRowBytes * i), Type());
+  endBatch();
+}
+
+/// Hides the scores of one tile above its diagonal, where `key` and `query` say which is a row of it, or behind the last token.
+template <bool RowsAreKeys> TAPEOUT_DEVICE void hide(float *scores, bool diagonal, int tokensOfTile) {
+  const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4;
+  UNROLLED
+  for (int i = 0; i < 32; ++i) {
+    int row = 16 * warp + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    int query = RowsAreKeys ? column : row, key = RowsAreKeys ? row : column;
+    if ((diagonal && key > query) || key >= tokensOfTile)
+      scores[i] = -__builtin_inff();
+  }
+}
+
+// The rows' numbers that the first kernel leaves for the second: log-sum-exp in powers of 2, and the sums of gradient times
+// result: f32 [2, batch * heads, tokens].
+TAPEOUT_DEVICE int64_t rowNumbers(int which, int head) {
+  return (int64_t(which) * SIZES.batch * SIZES.heads + head) * SIZES.tokens;
+}
+
+// Shared memory: both places of own rows, the ring, its row numbers, barriers.
+constexpr uint32_t kQueryOwn = 3 * kGroups * kTileBytes;             // query, gradient, result
+constexpr uint32_t kQueryNumbers = 2 * kQueryOwn + 2 * kStages * kTileBytes; // log-sum-exp of own rows, twice
+constexpr uint32_t kQueryBarriers = kQueryNumbers + 2 * kRowsOfBlock * 4;
+constexpr uint32_t kQueryBytes = kQueryBarriers + kBarrierBytes;
+
+constexpr uint32_t kKeyOwn = 2 * kGroups * kTileBytes; // key, value
+// Of each stage 64 log-sum-exps and 64 sums, in the order in which a thread reads 16 of them: t % 4, then columns. 80 instead
+// of 64 keep the four from each other's banks.
+constexpr uint32_t kNumbersOfStage = 2 * 80 * 4;
+constexpr uint32_t kKeyNumbers = 2 * kKeyOwn + 2 * kStages * kTileBytes;
+constexpr uint32_t kKeyBarriers = kKeyNumbers + kStages * kNumbersOfStage;
+constexpr uint32_t kKeyBytes = kKeyBarriers + kBarrierBytes;
+
+struct QueryArguments {
+  const void *query, *key, *value, *result, *resultGradient;
+  const float *lse;
+  void *queryGradient;
+  float *numbers;
+};
+
+/// The keys that a block of queries sees.
+TAPEOUT_DEVICE int keyTiles(int block) {
+  int all = tiles(), seen = kGroups * (block + 1);
+  return SIZES.causal && seen < all ? seen : all;
+}
+
+TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers) {
+  const Work work;
+  int tile = 0, item = 0;
+  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
+    const int head = work.headOf(pair), thread = threadIndex() % kWarpgroup;
+    const Rows keys(p.key, kKey, head), values(p.value, kValue, head);
+    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
+      const int block = work.blockOf(pair, half), first = block * kRowsOfBlock, count = keyTiles(block);
+      barriers.waitOwnEmpty(item);
+      const uint32_t own = memory + (item & 1) * kQueryOwn;
+      {
+        const Rows queries(p.query, kQuery, head), gradients(p.resultGradient, kResultGradient, head), results(p.result, kResult, head);
+        UNROLLED
+        for (int g = 0; g < kGroups; ++g) {
+          queries.copyTile(own + g * kTileBytes, first + g * kTile);
+          gradients.copyTile(own + (kGroups + g) * kTileBytes, first + g * kTile);
+          results.copyTile(own + (2 * kGroups + g) * kTileBytes, first + g * kTile);
+        }
+        static_assert(kRowsOfBlock == kWarpgroup, "one row for each thread");
+        bool exists = first + thread < SIZES.tokens;
+        copy4(memory + kQueryNumbers + ((item & 1) * kRowsOfBlock + thread) * 4,
+              p.lse + int64_t(head) * SIZES.tokens + (exists ? first + thread : 0), exists);
+      }
+      for (int i = 0; i < count; ++i, ++tile) {
+        barriers.ring.waitEmpty(tile);
+        const uint32_t stage = memory + 2 * kQueryOwn + tile % kStages * 2 * kTileBytes;
+        keys.copyTile(stage, i * kTile);
+        values.copyTile(stage + kTileBytes, i * kTile);
+        arriveAfterCopies(barriers.ring.barrierOf(barriers.ring.full, tile)); // of the own rows, too
+      }
+    }
+  }
+  waitForCopies();
+}
+
+/// Sums over keys for 64 queries.
+template <typename Type> class QueryRows {
+public:
+  TAPEOUT_DEVICE QueryRows(const Ring &ring, uint32_t memory, uint32_t own)
+      : ring_(ring), keys_(describe(memory + 2 * kQueryOwn)), queries_(describe(own)), gradients_(describe(own + kGroups * kTileBytes)) {
+    UNROLLED
+    for (float &sum : sums)
+      sum = 0;
+  }
+
+  TAPEOUT_DEVICE void start(int tile) {
+    ring_.waitFull(tile);
+    beginProducts();
+    multiplyScores(tile);
+    multiplyGradients(tile);
+  }
+  /// Of each of the thread's two rows.
+  TAPEOUT_DEVICE void setNumbers(const float (&lse)[2], const float (&sums)[2]) {
+    UNROLLED
+    for (int i = 0; i < 2; ++i) {
+      lse_[i] = lse[i];
+      gradientSums_[i] = sums[i];
+    }
+  }
+  TAPEOUT_DEVICE void computeProbabilities(bool diagonal, int tokensOfTile) {
+    if (diagonal || tokensOfTile < kTile)
+      hide<false>(scores_, diagonal, tokensOfTile);
+    UNROLLED
+    for (int i = 0; i < 32; ++i)
+      probabilities_[i] = exp2(multiplyAdd(scores_[i], SIZES.scale * kLog2E, -lse_[i % 4 / 2]));
+  }
+  /// Adds what tile `tile` gives, while the next one's scores and probabilities come to be.
+  template <bool Last, typename Next> TAPEOUT_DEVICE void step(int tile, Next computeNextProbabilities) {
+    if constexpr (!Last) {
+      ring_.waitFull(tile + 1);
+      beginProducts();
+      multiplyScores(tile + 1);
+    }
+    uint32_t ofScores[16];
+    UNROLLED
+    for (int i = 0; i < 16; ++i) {
+      float sum = gradientSums_[i % 2];
+      ofScores[i] = pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - sum),
+                         probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - sum), Type());
+    }
+    beginProducts();
+    addProduct<Type>(sums, ofScores, behind(keys_, tile % kStages * 2 * kTileBytes));
+    if constexpr (!Last) {
+      multiplyGradients(tile + 1);
+      waitForBatches<2>();
+      computeNextProbabilities();
+    }
+    waitForBatches<0>();
+    ring_.release(tile);
+  }
+
+  float sums[32];
+
+private:
+  TAPEOUT_DEVICE void multiplyScores(int tile) { multiplyTiles<Type>(scores_, queries_, behind(keys_, tile % kStages * 2 * kTileBytes)); }
+  TAPEOUT_DEVICE void multiplyGradients(int tile) {
+    multiplyTiles<Type>(gradientsOfProbabilities_, gradients_, behind(keys_, (tile % kStages * 2 + 1) * kTileBytes));
+  }
+
+  const Ring &ring_;
+  const uint64_t keys_, queries_, gradients_;
+  float scores_[32], gradientsOfProbabilities_[32], probabilities_[32], lse_[2], gradientSums_[2];
+};
+
+/// Two neighbouring threads sum gradient times result of one row of the group's 64.
+template <typename Type> TAPEOUT_DEVICE float gradientSum(uint32_t gradients, uint32_t results) {
+  const int row = threadIndex() % kWarpgroup / 2;
+  float sum = 0;
+  UNROLLED
+  for (int i = 0; i < 4; ++i) {
+    uint32_t at = swizzled(row, threadIndex() % 2 * 4 + i);
+    Words4 g = loadShared16(gradients + at), r = loadShared16(results + at);
+    UNROLLED
+    for (int w = 0; w < 4; ++w) {
+      sum = multiplyAdd(lowOf(g.word[w], Type()), lowOf(r.word[w], Type()), sum);
+      sum = multiplyAdd(highOf(g.word[w], Type()), highOf(r.word[w], Type()), sum);
+    }
+  }
+  return sum + fromNeighbour(sum);
+}
+
+template <typename Type> TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers, int group) {
+  const Work work;
+  const Ring &ring = barriers.ring;
+  const int thread = threadIndex() % kWarpgroup;
+  int tile = 0, item = 0;
+  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
+    const int head = work.headOf(pair);
+    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
+      const int block = work.blockOf(pair, half), count = keyTiles(block), rowTile = kGroups * block + group;
+      int used = SIZES.causal && rowTile + 1 < count ? rowTile + 1 : count;
+      if (rowTile >= tiles())
+        used = 0;
+      const uint32_t own = memory + (item & 1) * kQueryOwn + group * kTileBytes, results = own + 2 * kGroups * kTileBytes;
+      if (used > 0) {
+        QueryRows<Type> rows(ring, memory, own);
+        rows.start(tile);
+        float sum = gradientSum<Type>(own + kGroups * kTileBytes, results);
+        float lse = kLog2E * loadFloat(memory + kQueryNumbers + ((item & 1) * kRowsOfBlock + group * kTile + thread / 2) * 4);
+        if (int row = rowTile * kTile + thread / 2; row < SIZES.tokens && thread % 2 == 0) {
+          p.numbers[rowNumbers(0, head) + row] = lse;
+          p.numbers[rowNumbers(1, head) + row] = sum;
+        }
+        const int lane = thread % kWarp, source = lane / 4 * 2; // of 16 rows of the warp, two threads have each
+        rows.setNumbers({fromLane(lse, source), fromLane(lse, source + 16)}, {fromLane(sum, source), fromLane(sum, source + 16)});
+        waitForBatches<0>();
+        auto probabilities = [&](int i) { rows.computeProbabilities(SIZES.causal && i == rowTile, SIZES.tokens - i * kTile); };
+        probabilities(0);
+        for (int i = 0; i + 1 < used; ++i)
+          rows.template step<false>(tile + i, [&] {
+            probabilities(i + 1);
+            if (SIZES.tokens < 0) // never: keeps the assembler from moving the wait that follows to before them
+              __builtin_trap();
+          });
+        rows.template step<true>(tile + used - 1, [] {});
+        syncGroup(group);
+        writeTile<Type>(rows.sums, SIZES.scale, results, p.queryGradient, kQueryGradient, head, rowTile * kTile);
+      }
+      for (int i = used; i < count; ++i)
+        ring.skip(tile + i);
+      barriers.releaseOwn(item);
+      tile += count;
+    }
+  }
+}
+
+struct KeyArguments {
+  const void *query, *key, *value, *resultGradient;
+  const float *numbers;
+  void *keyGradient, *valueGradient;
+};
+
+/// The first tile of queries that sees a block of keys.
+TAPEOUT_DEVICE int firstQueryTile(int block) { return SIZES.causal ? kGroups * block : 0; }
+
+TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers) {
+  const Work work;
+  const int thread = threadIndex() % kWarpgroup, which = thread / kTile, column = thread % kTile;
+  const uint32_t numberAt = which * 80 + column % 8 / 2 * 20 + column / 8 * 2 + column % 2;
+  int tile = 0, item = 0;
+  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
+    const int head = work.headOf(pair);
+    const Rows queries(p.query, kQuery, head), gradients(p.resultGradient, kResultGradient, head);
+    const float *numbers = p.numbers + rowNumbers(which, head);
+    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
+      const int block = work.blockOf(pair, half);
+      barriers.waitOwnEmpty(item);
+      const uint32_t own = memory + (item & 1) * kKeyOwn;
+      {
+        const Rows keys(p.key, kKey, head), values(p.value, kValue, head);
+        UNROLLED
+        for (int g = 0; g < kGroups; ++g) {
+          keys.copyTile(own + g * kTileBytes, (kGroups * block + g) * kTile);
+          values.copyTile(own + (kGroups + g) * kTileBytes, (kGroups * block + g) * kTile);
+        }
+      }
+      for (int i = firstQueryTile(block); i < tiles(); ++i, ++tile) {
+        barriers.ring.waitEmpty(tile);
+        const uint32_t stage = memory + 2 * kKeyOwn + tile % kStages * 2 * kTileBytes;
+        queries.copyTile(stage, i * kTile);
+        gradients.copyTile(stage + kTileBytes, i * kTile);
+        // Rows of zeros behind the last token, where probabilities are 1, give nothing.
+        const int row = i * kTile + column;
+        copy4(memory + kKeyNumbers + tile % kStages * kNumbersOfStage + numberAt * 4, numbers + (row < SIZES.tokens ? row : 0),
+              row < SIZES.tokens);
+        arriveAfterCopies(barriers.ring.barrierOf(barriers.ring.full, tile));
+      }
+    }
+  }
+  waitForCopies();
+}
+
+/// Sums over queries for 64 keys.
+template <typename Type> class KeyRows {
+public:
+  TAPEOUT_DEVICE KeyRows(const Ring &ring, uint32_t memory, uint32_t own)
+      : ring_(ring), queries_(describe(memory + 2 * kKeyOwn)), keys_(describe(own)), values_(describe(own + kGroups * kTileBytes)),
+        numbers_(memory + kKeyNumbers + threadIndex() % 4 * 20 * 4) {
+    UNROLLED
+    for (int i = 0; i < 32; ++i)
+      keySums[i] = valueSums[i] = 0;
+  }
+
+  TAPEOUT_DEVICE void start(int tile, bool diagonal) {
+    ring_.waitFull(tile);
+    beginProducts();
+    multiplyScores(tile);
+    multiplyGradients(tile);
+    waitForBatches<0>();
+    if (diagonal)
+      hide<true>(scores_, true, kTile);
+    loadNumbers(tile, 0);
+    computeProbabilities();
+  }
+  template <bool Last> TAPEOUT_DEVICE void step(int tile) {
+    if constexpr (!Last)
+      ring_.waitFull(tile + 1);
+    loadNumbers(tile, 1);
+    beginProducts();
+    if constexpr (!Last)
+      multiplyScores(tile + 1);
+    addProduct<Type>(valueSums, rounded_, behind(queries_, (tile % kStages * 2 + 1) * kTileBytes));
+    uint32_t ofScores[16];
+    UNROLLED
+    for (int i = 0; i < 16; ++i)
+      ofScores[i] = pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - number(2 * i)),
+                         probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - number(2 * i + 1)), Type());
+    if constexpr (!Last)
+      loadNumbers(tile + 1, 0); // before the products, behind which they would queue
+    beginProducts();
+    if constexpr (!Last)
+      multiplyGradients(tile + 1);
+    addProduct<Type>(keySums, ofScores, behind(queries_, tile % kStages * 2 * kTileBytes));
+    if constexpr (!Last) {
+      waitForBatches<2>();
+      computeProbabilities();
+    }
+    waitForBatches<0>();
+    ring_.release(tile);
+  }
+
+  float keySums[32], valueSums[32];
+
+private:
+  TAPEOUT_DEVICE void multiplyScores(int tile) { multiplyTiles<Type>(scores_, keys_, behind(queries_, tile % kStages * 2 * kTileBytes)); }
+  TAPEOUT_DEVICE void multiplyGradients(int tile) {
+    multiplyTiles<Type>(gradientsOfProbabilities_, values_, behind(queries_, (tile % kStages * 2 + 1) * kTileBytes));
+  }
+  TAPEOUT_DEVICE void loadNumbers(int tile, int which) {
+    UNROLLED
+    for (int i = 0; i < 4; ++i)
+      loaded_[i] = loadFloats4(numbers_ + tile % kStages * kNumbersOfStage + which * 80 * 4 + i * 16);
+  }
+  /// Of the column of element i of a tile.
+  TAPEOUT_DEVICE float number(int i) const { return loaded_[i / 8].value[i / 4 % 2 * 2 + i % 2]; }
+  TAPEOUT_DEVICE void computeProbabilities() {
+    UNROLLED
+    for (int i = 0; i < 32; ++i)
+      probabilities_[i] = exp2(multiplyAdd(scores_[i], SIZES.scale * kLog2E, -number(i)));
+    UNROLLED
+    for (int i = 0; i < 16; ++i)
+      rounded_[i] = pack(probabilities_[2 * i], probabilities_[2 * i + 1], Type());
+  }
+
+  const Ring &ring_;
+  const uint64_t queries_, keys_, values_;
+  const uint32_t numbers_;
+  float scores_[32], gradientsOfProbabilities_[32], probabilities_[32];
+  uint32_t rounded_[16];
+  Floats4 loaded_[4];
+};
+
+template <typename Type> TAPEOUT_DEVICE void computeForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers, int group) {
+  const Work work;
+  const Ring &ring = barriers.ring;
+  int tile = 0, item = 0;
+  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
+    const int head = work.headOf(pair);
+    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
+      const int block = work.blockOf(pair, half), count = tiles() - firstQueryTile(block), rowTile = kGroups * block + group;
+      int skipped = SIZES.causal && group < count ? group : SIZES.causal ? count : 0;
+      if (rowTile >= tiles())
+        skipped = count;
+      const uint32_t own = memory + (item & 1) * kKeyOwn + group * kTileBytes;
+      for (int i = 0; i < skipped; ++i)
+        ring.skip(tile + i);
+      if (skipped < count) {
+        KeyRows<Type> rows(ring, memory, own);
+        rows.start(tile + skipped, SIZES.causal);
+        for (int i = skipped; i + 1 < count; ++i)
+          rows.template step<false>(tile + i);
+        rows.template step<true>(tile + count - 1);
+        syncGroup(group);
+        writeTile<Type>(rows.keySums, SIZES.scale, own, p.keyGradient, kKeyGradient, head, rowTile * kTile);
+        writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, head, rowTile * kTile);
+      }
+      barriers.releaseOwn(item);
+      tile += count;
+    }
+  }
+}
+
+template <typename Type> TAPEOUT_DEVICE void queryGradient(const QueryArguments &p) {
+  const uint32_t memory = sharedMemory();
+  const Barriers barriers(memory + kQueryBarriers);
+  const int group = uniform(threadIndex() / kWarpgroup);
+  if (group == kGroups) {
+    giveRegisters<kCopyRegisters>();
+    copyForQueries(p, memory, barriers);
+  } else {
+    takeRegisters<kComputeRegisters>();
+    computeForQueries<Type>(p, memory, barriers, group);
+  }
+}
+template <typename Type> TAPEOUT_DEVICE void keyGradients(const KeyArguments &p) {
+  const uint32_t memory = sharedMemory();
+  const Barriers barriers(memory + kKeyBarriers);
+  const int group = uniform(threadIndex() / kWarpgroup);
+  if (group == kGroups) {
+    giveRegisters<kCopyRegisters>();
+    copyForKeys(p, memory, barriers);
+  } else {
+    takeRegisters<kComputeRegisters>();
+    computeForKeys<Type>(p, memory, barriers, group);
+  }
+}
+
+} // namespace
+
+// Arguments are the operands and results of tape.attention_query_gradient and tape.attention_key_gradients.
+#define KERNELS(Type, suffix)                                                                                                    \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
+  attention_query_gradient_##suffix(const void *query, const void *key, const void *value, const void *result,                  \
+                                    const float *lse, const void *resultGradient, void *queryGradientResult, float *numbers) {  \
+    queryGradient<Type>({query, key, value, result, resultGradient, lse, queryGradientResult, numbers});                         \
+  }                                                                                                                              \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
+  attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *resultGradient,           \
+                                   const float *numbers, void *keyGradient, void *valueGradient) {                              \
+    keyGradients<Type>({query, key, value, resultGradient, numbers, keyGradient, valueGradient});                                \
+  }
+KERNELS(BFloat16, bf16)
+KERNELS(Float16, f16)
+
+/// Dynamic shared memory of the kernels.
+extern "C" {
+extern const uint32_t tapeoutAttentionQueryBytes, tapeoutAttentionKeyBytes;
+const uint32_t tapeoutAttentionQueryBytes = kQueryBytes, tapeoutAttentionKeyBytes = kKeyBytes;
+}

@@ -1,0 +1,11 @@
+// The LLVM bitcode of the kernels in this folder, as the build has compiled it.
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+
+namespace tapeout::codegen {
+
+/// Of AttentionGradient.cpp: attention_{query_gradient,key_gradients}_{bf16,f16}.
+llvm::StringRef attentionGradientCode();
+
+} // namespace tapeout::codegen
