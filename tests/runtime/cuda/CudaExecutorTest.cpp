@@ -417,6 +417,7 @@ TEST_F(Cuda, EpiloguesThatAreNoBiasAreRefused) {
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[0] = slotIndex(plan, "x"); }));
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[2] = slotIndex(plan, "difference"); }));
   EXPECT_TRUE(isRefused([](auto &, auto &matmul) { matmul.m = 1; }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &) { plan.kernels.back()->result_count = 0; }));
   EXPECT_TRUE(isRefused([](auto &plan, auto &) { // the bias lies in c
     plan::SlotT &bias = *plan.slots[slotIndex(plan, "bias")], &c = *plan.slots[slotIndex(plan, "biased")];
     bias.kind = c.kind;
