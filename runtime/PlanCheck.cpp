@@ -426,7 +426,7 @@ Status Checker::checkEpilogue(const plan::Matmul &matmul) {
   auto isAt = [&](uint32_t i, uint32_t slot) { return i < kernel.argument_count() && epilogue.arguments()->Get(i) == slot; };
   bool fits = isAt(0, matmul.c());
   if (isCuda()) { // (c, bias, c)
-    fits = fits && kernel.argument_count() == 3 && isAt(2, matmul.c());
+    fits = fits && kernel.argument_count() == 3 && kernel.result_count() == 1 && isAt(2, matmul.c());
     if (fits) {
       uint32_t index = epilogue.arguments()->Get(1);
       const plan::Slot &bias = slot(index), &c = slot(matmul.c());

@@ -15,12 +15,18 @@ constexpr uint64_t kTableAlignment = 256;
 double gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 uint64_t alignTable(uint64_t bytes) { return (bytes + kTableAlignment - 1) / kTableAlignment * kTableAlignment; }
 
+/// The kernel that an instruction launches, by itself or behind a product; null: none.
+const plan::Launch *launchOf(const plan::Instruction &instruction) {
+  const plan::Matmul *matmul = instruction.body_as_Matmul();
+  return matmul ? matmul->epilogue() : instruction.body_as_Launch();
+}
+
 /// Bytes of the argument tables of all launches.
 uint64_t tableBytes(const Plan &plan) {
   uint64_t bytes = 0;
   for (const plan::Program *program : orEmpty(plan.root().programs()))
     for (const plan::Instruction *instruction : orEmpty(program->instructions()))
-      if (const plan::Launch *launch = instruction->body_as_Launch())
+      if (const plan::Launch *launch = launchOf(*instruction))
         if (const plan::Kernel &kernel = *plan.root().kernels()->Get(launch->kernel()); kernel.gpu()->argument_table())
           bytes += alignTable(kernel.argument_count() * sizeof(CuDevicePointer));
   return bytes;

@@ -386,6 +386,18 @@ TEST_F(Cuda, BiasIsAddedByTheFasterOfLibraryAndKernel) {
   EXPECT_EQ(kernelsOfAStep(), fused + 1) << "nothing was measured";
 }
 
+TEST_F(Cuda, EpiloguesTakeArgumentsFromATable) {
+  plan::PlanT plan = biasPlan();
+  plan.kernels.back()->symbol += "_table";
+  plan.kernels.back()->gpu->argument_table = true;
+  CudaMachine plain(biasPlan()), machine(plan);
+  const size_t library = fakeCuda().allocations.back(), withoutTable = plain.plan.root().workspace_bytes();
+  EXPECT_GE(library, withoutTable + 3 * sizeof(void *)) << "the table has no place";
+  for (CudaMachine *each : {&machine, &plain})
+    ASSERT_TRUE(each->fillInputs().isOk() && each->step().isOk());
+  EXPECT_EQ(machine.floats("biased"), plain.floats("biased"));
+}
+
 TEST_F(Cuda, EpiloguesThatAreNoBiasAreRefused) {
   auto messageWith = [](auto damage) {
     plan::PlanT plan = biasPlan();
@@ -405,6 +417,7 @@ TEST_F(Cuda, EpiloguesThatAreNoBiasAreRefused) {
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[0] = slotIndex(plan, "x"); }));
   EXPECT_TRUE(isRefused([](auto &plan, auto &matmul) { matmul.epilogue->arguments[2] = slotIndex(plan, "difference"); }));
   EXPECT_TRUE(isRefused([](auto &, auto &matmul) { matmul.m = 1; }));
+  EXPECT_TRUE(isRefused([](auto &plan, auto &) { plan.kernels.back()->result_count = 0; }));
   EXPECT_TRUE(isRefused([](auto &plan, auto &) { // the bias lies in c
     plan::SlotT &bias = *plan.slots[slotIndex(plan, "bias")], &c = *plan.slots[slotIndex(plan, "biased")];
     bias.kind = c.kind;
