@@ -7,8 +7,9 @@
 // A block has two warpgroups that compute and one that copies. Each of the two owns 64 rows (keys; queries) whose operands
 // stay in shared memory for the whole block of work; the third streams tiles of 64 of the others through a ring. A group keeps
 // its sums in registers. Its products and the elements of the next tile overlap: while scores and the first sum are multiplied,
-// it computes gradients of scores, and while those are multiplied, the next probabilities. No product is in flight at the end
-// of a turn of the loop, since ptxas would else wait after each.
+// it computes gradients of scores, and while those are multiplied, the next probabilities. The next tile may be the first one
+// for the group's next 64 rows. No product is in flight at the end of a turn of the loop, since ptxas would else wait after
+// each.
 //
 // A block works through pairs of one long and one short row of tiles, which causal attention makes equal.
 #include "codegen/cuda/device/AttentionGradient.h"
@@ -86,11 +87,62 @@ struct Barriers {
     syncBlock();
   }
   void waitOwnEmpty(int item) const { wait(ownEmpty + 8 * (item & 1), ((item >> 1) & 1) ^ 1); }
-  void releaseOwn(int item) const {
+  void releaseOwn(int place) const {
     syncWarp();
     if (threadIndex() % kWarp == 0)
-      arrive(ownEmpty + 8 * (item & 1));
+      arrive(ownEmpty + 8 * place);
   }
+};
+
+/// What a group does: sums over tiles of the ring for 64 rows of a head. In few numbers, since registers are scarce.
+struct Item {
+  int rows = 0;             // the head times the tiles of a head, and the tile of its rows; then a bit: which place they lie at
+  int first = 0, last = -1; // tiles of the ring
+
+  TAPEOUT_DEVICE int place() const { return rows & 1; }
+  TAPEOUT_DEVICE int head() const { return rows / 2 / tiles(); }
+  TAPEOUT_DEVICE int rowTile() const { return rows / 2 % tiles(); }
+};
+
+/// The items of a group, in the order in which tiles are copied: `Seen` says which tiles are copied for a block of rows, and which
+/// of them its rows see. The group skips others.
+template <typename Seen> class Items {
+public:
+  TAPEOUT_DEVICE Items(const Barriers &barriers, int group) : barriers_(barriers), group_(group), position_(2 * blockIndex()) {}
+
+  /// From one item, at first an empty one, to the next. False: there are no more.
+  TAPEOUT_DEVICE bool next(const Item &item, Item &following) {
+    const Work work;
+    skip(item.last + 1, tile_);
+    while (position_ / 2 < work.total) {
+      const int pair = position_ / 2, block = work.blockOf(pair, position_ % 2), rowTile = kGroups * block + group_;
+      position_ = position_ % 2 + 1 < work.countOf(pair) ? position_ + 1 : 2 * (pair + blockCount());
+      place_ ^= 1;
+      const int begin = Seen::beginOf(block), end = Seen::endOf(block), first = tile_;
+      int from = Seen::beginOfRow(rowTile), to = Seen::endOfRow(rowTile);
+      if (rowTile >= tiles() || from >= end)
+        from = to = end;
+      tile_ += end - begin;
+      skip(first, first + from - begin);
+      if (from < to) {
+        following = {2 * (work.headOf(pair) * tiles() + rowTile) + place_, first + from - begin, first + to - begin - 1};
+        return true;
+      }
+      barriers_.releaseOwn(place_);
+    }
+    return false;
+  }
+
+private:
+  TAPEOUT_DEVICE void skip(int from, int to) const {
+    for (int tile = from; tile < to; ++tile)
+      barriers_.ring.skip(tile);
+  }
+
+  const Barriers &barriers_;
+  const int group_;
+  int position_;            // twice the pair, and its half
+  int place_ = 1, tile_ = 0; // of the last item; behind its tiles
 };
 
 /// The rows of one head of a tensor, for a thread of those that copy: 8 of them take the pieces of a row.
@@ -157,15 +209,16 @@ template <typename Type> TAPEOUT_DEVICE void addProduct(float *d, const uint32_t
   endBatch();
 }
 
-/// Hides the scores of one tile above its diagonal, where `key` and `query` say which is a row of it, or behind the last token.
-template <bool RowsAreKeys> TAPEOUT_DEVICE void hide(float *scores, bool diagonal, int tokensOfTile) {
+/// Takes away the probabilities of a tile above its diagonal or behind the last token. Not the scores: they are where products
+/// put them, and the assembler wants registers of its own for what else is written there.
+template <bool RowsAreKeys> TAPEOUT_DEVICE void hide(float *probabilities, bool diagonal, int tokensOfTile) {
   const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4;
   UNROLLED
   for (int i = 0; i < 32; ++i) {
     int row = 16 * warp + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
     int query = RowsAreKeys ? column : row, key = RowsAreKeys ? row : column;
     if ((diagonal && key > query) || key >= tokensOfTile)
-      scores[i] = -__builtin_inff();
+      probabilities[i] = 0;
   }
 }
 
@@ -196,11 +249,13 @@ struct QueryArguments {
   float *numbers;
 };
 
-/// The keys that a block of queries sees.
-TAPEOUT_DEVICE int keyTiles(int block) {
-  int all = tiles(), seen = kGroups * (block + 1);
-  return SIZES.causal && seen < all ? seen : all;
-}
+/// Tiles of keys that queries see.
+struct SeenKeys {
+  TAPEOUT_DEVICE static int beginOf(int) { return 0; }
+  TAPEOUT_DEVICE static int endOf(int block) { return endOfRow(kGroups * block + kGroups - 1); }
+  TAPEOUT_DEVICE static int beginOfRow(int) { return 0; }
+  TAPEOUT_DEVICE static int endOfRow(int rowTile) { return SIZES.causal && rowTile + 1 < tiles() ? rowTile + 1 : tiles(); }
+};
 
 TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers) {
   const Work work;
@@ -209,7 +264,7 @@ TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, con
     const int head = work.headOf(pair), thread = threadIndex() % kWarpgroup;
     const Rows keys(p.key, kKey, head), values(p.value, kValue, head);
     for (int half = 0; half < work.countOf(pair); ++half, ++item) {
-      const int block = work.blockOf(pair, half), first = block * kRowsOfBlock, count = keyTiles(block);
+      const int block = work.blockOf(pair, half), first = block * kRowsOfBlock, count = SeenKeys::endOf(block);
       barriers.waitOwnEmpty(item);
       const uint32_t own = memory + (item & 1) * kQueryOwn;
       {
@@ -240,52 +295,47 @@ TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, con
 /// Sums over keys for 64 queries.
 template <typename Type> class QueryRows {
 public:
-  TAPEOUT_DEVICE QueryRows(const Ring &ring, uint32_t memory, uint32_t own)
-      : ring_(ring), keys_(describe(memory + 2 * kQueryOwn)), queries_(describe(own)), gradients_(describe(own + kGroups * kTileBytes)) {
+  TAPEOUT_DEVICE QueryRows(const Ring &ring, uint32_t memory) : ring_(ring), keys_(describe(memory + 2 * kQueryOwn)) { clear(); }
+  TAPEOUT_DEVICE void clear() {
     UNROLLED
     for (float &sum : sums)
       sum = 0;
   }
 
-  TAPEOUT_DEVICE void start(int tile) {
+  TAPEOUT_DEVICE void start(int tile, uint32_t own) {
     ring_.waitFull(tile);
     beginProducts();
-    multiplyScores(tile);
-    multiplyGradients(tile);
+    multiplyScores(tile, own);
+    multiplyGradients(tile, own);
+    waitForBatches<0>();
   }
-  /// Of each of the thread's two rows.
-  TAPEOUT_DEVICE void setNumbers(const float (&lse)[2], const float (&sums)[2]) {
-    UNROLLED
-    for (int i = 0; i < 2; ++i) {
-      lse_[i] = lse[i];
-      gradientSums_[i] = sums[i];
-    }
-  }
-  TAPEOUT_DEVICE void computeProbabilities(bool diagonal, int tokensOfTile) {
-    if (diagonal || tokensOfTile < kTile)
-      hide<false>(scores_, diagonal, tokensOfTile);
+  /// Log-sum-exps of the thread's two rows are needed for probabilities, sums of gradient times result for what follows.
+  TAPEOUT_DEVICE void computeProbabilities(bool diagonal, int tokensOfTile, const float (&lse)[2]) {
     UNROLLED
     for (int i = 0; i < 32; ++i)
-      probabilities_[i] = exp2(multiplyAdd(scores_[i], SIZES.scale * kLog2E, -lse_[i % 4 / 2]));
+      probabilities_[i] = exp2(multiplyAdd(scores_[i], SIZES.scale * kLog2E, -lse[i % 4 / 2]));
+    if (diagonal || tokensOfTile < kTile)
+      hide<false>(probabilities_, diagonal, tokensOfTile);
   }
-  /// Adds what tile `tile` gives, while the next one's scores and probabilities come to be.
-  template <bool Last, typename Next> TAPEOUT_DEVICE void step(int tile, Next computeNextProbabilities) {
+  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the queries at `nextOwn`.
+  template <bool Last, typename Next>
+  TAPEOUT_DEVICE void step(int tile, const float (&gradientSums)[2], int next, uint32_t nextOwn, Next computeNextProbabilities) {
     if constexpr (!Last) {
-      ring_.waitFull(tile + 1);
+      ring_.waitFull(next);
       beginProducts();
-      multiplyScores(tile + 1);
+      multiplyScores(next, nextOwn);
     }
     uint32_t ofScores[16];
     UNROLLED
     for (int i = 0; i < 16; ++i) {
-      float sum = gradientSums_[i % 2];
+      float sum = gradientSums[i % 2];
       ofScores[i] = pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - sum),
                          probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - sum), Type());
     }
     beginProducts();
     addProduct<Type>(sums, ofScores, behind(keys_, tile % kStages * 2 * kTileBytes));
     if constexpr (!Last) {
-      multiplyGradients(tile + 1);
+      multiplyGradients(next, nextOwn);
       waitForBatches<2>();
       computeNextProbabilities();
     }
@@ -296,14 +346,17 @@ public:
   float sums[32];
 
 private:
-  TAPEOUT_DEVICE void multiplyScores(int tile) { multiplyTiles<Type>(scores_, queries_, behind(keys_, tile % kStages * 2 * kTileBytes)); }
-  TAPEOUT_DEVICE void multiplyGradients(int tile) {
-    multiplyTiles<Type>(gradientsOfProbabilities_, gradients_, behind(keys_, (tile % kStages * 2 + 1) * kTileBytes));
+  TAPEOUT_DEVICE void multiplyScores(int tile, uint32_t own) {
+    multiplyTiles<Type>(scores_, describe(own), behind(keys_, tile % kStages * 2 * kTileBytes));
+  }
+  TAPEOUT_DEVICE void multiplyGradients(int tile, uint32_t own) {
+    multiplyTiles<Type>(gradientsOfProbabilities_, describe(own + kGroups * kTileBytes),
+                        behind(keys_, (tile % kStages * 2 + 1) * kTileBytes));
   }
 
   const Ring &ring_;
-  const uint64_t keys_, queries_, gradients_;
-  float scores_[32], gradientsOfProbabilities_[32], probabilities_[32], lse_[2], gradientSums_[2];
+  const uint64_t keys_;
+  float scores_[32], gradientsOfProbabilities_[32], probabilities_[32];
 };
 
 /// Two neighbouring threads sum gradient times result of one row of the group's 64.
@@ -323,47 +376,62 @@ template <typename Type> TAPEOUT_DEVICE float gradientSum(uint32_t gradients, ui
   return sum + fromNeighbour(sum);
 }
 
+/// Of each of the thread's two rows of a tile: log-sum-exp in powers of 2, and the sum of gradient times result.
+struct QueryNumbers {
+  float lse[2], gradientSums[2];
+};
+
+/// The own rows of the item have arrived. Leaves the numbers for the kernel of the keys.
+template <typename Type>
+TAPEOUT_DEVICE QueryNumbers numbersOf(const Item &item, uint32_t memory, uint32_t own, int group, float *numbers) {
+  const int thread = threadIndex() % kWarpgroup, row = item.rowTile() * kTile + thread / 2;
+  float sum = gradientSum<Type>(own + kGroups * kTileBytes, own + 2 * kGroups * kTileBytes);
+  float lse = kLog2E * loadFloat(memory + kQueryNumbers + (item.place() * kRowsOfBlock + group * kTile + thread / 2) * 4);
+  if (row < SIZES.tokens && thread % 2 == 0) {
+    numbers[rowNumbers(0, item.head()) + row] = lse;
+    numbers[rowNumbers(1, item.head()) + row] = sum;
+  }
+  const int source = thread % kWarp / 4 * 2; // two threads have each of the warp's 16 rows
+  return {{fromLane(lse, source), fromLane(lse, source + 16)}, {fromLane(sum, source), fromLane(sum, source + 16)}};
+}
+
 template <typename Type> TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers, int group) {
-  const Work work;
   const Ring &ring = barriers.ring;
-  const int thread = threadIndex() % kWarpgroup;
-  int tile = 0, item = 0;
-  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
-    const int head = work.headOf(pair);
-    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
-      const int block = work.blockOf(pair, half), count = keyTiles(block), rowTile = kGroups * block + group;
-      int used = SIZES.causal && rowTile + 1 < count ? rowTile + 1 : count;
-      if (rowTile >= tiles())
-        used = 0;
-      const uint32_t own = memory + (item & 1) * kQueryOwn + group * kTileBytes, results = own + 2 * kGroups * kTileBytes;
-      if (used > 0) {
-        QueryRows<Type> rows(ring, memory, own);
-        rows.start(tile);
-        float sum = gradientSum<Type>(own + kGroups * kTileBytes, results);
-        float lse = kLog2E * loadFloat(memory + kQueryNumbers + ((item & 1) * kRowsOfBlock + group * kTile + thread / 2) * 4);
-        if (int row = rowTile * kTile + thread / 2; row < SIZES.tokens && thread % 2 == 0) {
-          p.numbers[rowNumbers(0, head) + row] = lse;
-          p.numbers[rowNumbers(1, head) + row] = sum;
-        }
-        const int lane = thread % kWarp, source = lane / 4 * 2; // of 16 rows of the warp, two threads have each
-        rows.setNumbers({fromLane(lse, source), fromLane(lse, source + 16)}, {fromLane(sum, source), fromLane(sum, source + 16)});
-        waitForBatches<0>();
-        auto probabilities = [&](int i) { rows.computeProbabilities(SIZES.causal && i == rowTile, SIZES.tokens - i * kTile); };
-        probabilities(0);
-        for (int i = 0; i + 1 < used; ++i)
-          rows.template step<false>(tile + i, [&] {
-            probabilities(i + 1);
-            if (SIZES.tokens < 0) // never: keeps the assembler from moving the wait that follows to before them
-              __builtin_trap();
-          });
-        rows.template step<true>(tile + used - 1, [] {});
-        syncGroup(group);
-        writeTile<Type>(rows.sums, SIZES.scale, results, p.queryGradient, kQueryGradient, head, rowTile * kTile);
-      }
-      for (int i = used; i < count; ++i)
-        ring.skip(tile + i);
-      barriers.releaseOwn(item);
-      tile += count;
+  auto ownOf = [&](const Item &item) { return memory + item.place() * kQueryOwn + group * kTileBytes; };
+  Items<SeenKeys> items(barriers, group);
+  Item item;
+  if (!items.next({}, item))
+    return;
+  QueryRows<Type> rows(ring, memory);
+  rows.start(item.first, ownOf(item));
+  QueryNumbers numbers = numbersOf<Type>(item, memory, ownOf(item), group, p.numbers);
+  auto probabilities = [&](const Item &of, int tile, const QueryNumbers &ofRows) {
+    int keyTile = tile - of.first; // a row of queries sees the first key
+    rows.computeProbabilities(SIZES.causal && keyTile == of.rowTile(), SIZES.tokens - keyTile * kTile, ofRows.lse);
+  };
+  probabilities(item, item.first, numbers);
+  for (bool more = true; more;) {
+    for (int tile = item.first; tile < item.last; ++tile)
+      rows.template step<false>(tile, numbers.gradientSums, tile + 1, ownOf(item), [&] { probabilities(item, tile + 1, numbers); });
+    Item following;
+    QueryNumbers followingNumbers;
+    more = items.next(item, following);
+    if (more) {
+      ring.waitFull(following.first);
+      followingNumbers = numbersOf<Type>(following, memory, ownOf(following), group, p.numbers);
+      rows.template step<false>(item.last, numbers.gradientSums, following.first, ownOf(following),
+                                [&] { probabilities(following, following.first, followingNumbers); });
+    } else {
+      rows.template step<true>(item.last, numbers.gradientSums, 0, 0, [] {});
+    }
+    syncGroup(group);
+    writeTile<Type>(rows.sums, SIZES.scale, ownOf(item) + 2 * kGroups * kTileBytes, p.queryGradient, kQueryGradient, item.head(),
+                    item.rowTile() * kTile);
+    barriers.releaseOwn(item.place());
+    rows.clear();
+    if (more) {
+      item = following;
+      numbers = followingNumbers;
     }
   }
 }
@@ -374,8 +442,13 @@ struct KeyArguments {
   void *keyGradient, *valueGradient;
 };
 
-/// The first tile of queries that sees a block of keys.
-TAPEOUT_DEVICE int firstQueryTile(int block) { return SIZES.causal ? kGroups * block : 0; }
+/// Tiles of queries that see keys.
+struct SeenQueries {
+  TAPEOUT_DEVICE static int beginOf(int block) { return beginOfRow(kGroups * block); }
+  TAPEOUT_DEVICE static int endOf(int) { return tiles(); }
+  TAPEOUT_DEVICE static int beginOfRow(int rowTile) { return SIZES.causal ? rowTile : 0; }
+  TAPEOUT_DEVICE static int endOfRow(int) { return tiles(); }
+};
 
 TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers) {
   const Work work;
@@ -398,7 +471,7 @@ TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Ba
           values.copyTile(own + (kGroups + g) * kTileBytes, (kGroups * block + g) * kTile);
         }
       }
-      for (int i = firstQueryTile(block); i < tiles(); ++i, ++tile) {
+      for (int i = SeenQueries::beginOf(block); i < tiles(); ++i, ++tile) {
         barriers.ring.waitEmpty(tile);
         const uint32_t stage = memory + 2 * kKeyOwn + tile % kStages * 2 * kTileBytes;
         queries.copyTile(stage, i * kTile);
@@ -417,32 +490,36 @@ TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Ba
 /// Sums over queries for 64 keys.
 template <typename Type> class KeyRows {
 public:
-  TAPEOUT_DEVICE KeyRows(const Ring &ring, uint32_t memory, uint32_t own)
-      : ring_(ring), queries_(describe(memory + 2 * kKeyOwn)), keys_(describe(own)), values_(describe(own + kGroups * kTileBytes)),
-        numbers_(memory + kKeyNumbers + threadIndex() % 4 * 20 * 4) {
+  TAPEOUT_DEVICE KeyRows(const Ring &ring, uint32_t memory)
+      : ring_(ring), queries_(describe(memory + 2 * kKeyOwn)), numbers_(memory + kKeyNumbers + threadIndex() % 4 * 20 * 4) {
+    clear();
+  }
+  TAPEOUT_DEVICE void clear() {
     UNROLLED
     for (int i = 0; i < 32; ++i)
       keySums[i] = valueSums[i] = 0;
   }
 
-  TAPEOUT_DEVICE void start(int tile, bool diagonal) {
+  TAPEOUT_DEVICE void start(int tile, uint32_t own) {
     ring_.waitFull(tile);
     beginProducts();
-    multiplyScores(tile);
-    multiplyGradients(tile);
+    multiplyScores(tile, own);
+    multiplyGradients(tile, own);
     waitForBatches<0>();
-    if (diagonal)
-      hide<true>(scores_, true, kTile);
     loadNumbers(tile, 0);
-    computeProbabilities();
+    computeProbabilities(SIZES.causal);
   }
-  template <bool Last> TAPEOUT_DEVICE void step(int tile) {
+  /// Which tile a step prepares besides: one for the same keys, the first one for the next keys, none.
+  enum Next { kSameKeys, kNextKeys, kNone };
+  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the keys at `nextOwn`.
+  template <Next Kind> TAPEOUT_DEVICE void step(int tile, int next, uint32_t nextOwn) {
+    constexpr bool Last = Kind == kNone;
     if constexpr (!Last)
-      ring_.waitFull(tile + 1);
+      ring_.waitFull(next);
     loadNumbers(tile, 1);
     beginProducts();
     if constexpr (!Last)
-      multiplyScores(tile + 1);
+      multiplyScores(next, nextOwn);
     addProduct<Type>(valueSums, rounded_, behind(queries_, (tile % kStages * 2 + 1) * kTileBytes));
     uint32_t ofScores[16];
     UNROLLED
@@ -450,14 +527,14 @@ public:
       ofScores[i] = pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - number(2 * i)),
                          probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - number(2 * i + 1)), Type());
     if constexpr (!Last)
-      loadNumbers(tile + 1, 0); // before the products, behind which they would queue
+      loadNumbers(next, 0); // before the products, behind which they would queue
     beginProducts();
     if constexpr (!Last)
-      multiplyGradients(tile + 1);
+      multiplyGradients(next, nextOwn);
     addProduct<Type>(keySums, ofScores, behind(queries_, tile % kStages * 2 * kTileBytes));
     if constexpr (!Last) {
       waitForBatches<2>();
-      computeProbabilities();
+      computeProbabilities(/*diagonal=*/Kind == kNextKeys && SIZES.causal);
     }
     waitForBatches<0>();
     ring_.release(tile);
@@ -466,9 +543,12 @@ public:
   float keySums[32], valueSums[32];
 
 private:
-  TAPEOUT_DEVICE void multiplyScores(int tile) { multiplyTiles<Type>(scores_, keys_, behind(queries_, tile % kStages * 2 * kTileBytes)); }
-  TAPEOUT_DEVICE void multiplyGradients(int tile) {
-    multiplyTiles<Type>(gradientsOfProbabilities_, values_, behind(queries_, (tile % kStages * 2 + 1) * kTileBytes));
+  TAPEOUT_DEVICE void multiplyScores(int tile, uint32_t own) {
+    multiplyTiles<Type>(scores_, describe(own), behind(queries_, tile % kStages * 2 * kTileBytes));
+  }
+  TAPEOUT_DEVICE void multiplyGradients(int tile, uint32_t own) {
+    multiplyTiles<Type>(gradientsOfProbabilities_, describe(own + kGroups * kTileBytes),
+                        behind(queries_, (tile % kStages * 2 + 1) * kTileBytes));
   }
   TAPEOUT_DEVICE void loadNumbers(int tile, int which) {
     UNROLLED
@@ -477,17 +557,19 @@ private:
   }
   /// Of the column of element i of a tile.
   TAPEOUT_DEVICE float number(int i) const { return loaded_[i / 8].value[i / 4 % 2 * 2 + i % 2]; }
-  TAPEOUT_DEVICE void computeProbabilities() {
+  TAPEOUT_DEVICE void computeProbabilities(bool diagonal) {
     UNROLLED
     for (int i = 0; i < 32; ++i)
       probabilities_[i] = exp2(multiplyAdd(scores_[i], SIZES.scale * kLog2E, -number(i)));
+    if (diagonal)
+      hide<true>(probabilities_, true, kTile);
     UNROLLED
     for (int i = 0; i < 16; ++i)
       rounded_[i] = pack(probabilities_[2 * i], probabilities_[2 * i + 1], Type());
   }
 
   const Ring &ring_;
-  const uint64_t queries_, keys_, values_;
+  const uint64_t queries_;
   const uint32_t numbers_;
   float scores_[32], gradientsOfProbabilities_[32], probabilities_[32];
   uint32_t rounded_[16];
@@ -495,32 +577,31 @@ private:
 };
 
 template <typename Type> TAPEOUT_DEVICE void computeForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers, int group) {
-  const Work work;
-  const Ring &ring = barriers.ring;
-  int tile = 0, item = 0;
-  for (int pair = blockIndex(); pair < work.total; pair += blockCount()) {
-    const int head = work.headOf(pair);
-    for (int half = 0; half < work.countOf(pair); ++half, ++item) {
-      const int block = work.blockOf(pair, half), count = tiles() - firstQueryTile(block), rowTile = kGroups * block + group;
-      int skipped = SIZES.causal && group < count ? group : SIZES.causal ? count : 0;
-      if (rowTile >= tiles())
-        skipped = count;
-      const uint32_t own = memory + (item & 1) * kKeyOwn + group * kTileBytes;
-      for (int i = 0; i < skipped; ++i)
-        ring.skip(tile + i);
-      if (skipped < count) {
-        KeyRows<Type> rows(ring, memory, own);
-        rows.start(tile + skipped, SIZES.causal);
-        for (int i = skipped; i + 1 < count; ++i)
-          rows.template step<false>(tile + i);
-        rows.template step<true>(tile + count - 1);
-        syncGroup(group);
-        writeTile<Type>(rows.keySums, SIZES.scale, own, p.keyGradient, kKeyGradient, head, rowTile * kTile);
-        writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, head, rowTile * kTile);
-      }
-      barriers.releaseOwn(item);
-      tile += count;
-    }
+  auto ownOf = [&](const Item &item) { return memory + item.place() * kKeyOwn + group * kTileBytes; };
+  Items<SeenQueries> items(barriers, group);
+  Item item;
+  if (!items.next({}, item))
+    return;
+  using Rows = KeyRows<Type>;
+  Rows rows(barriers.ring, memory);
+  rows.start(item.first, ownOf(item));
+  for (bool more = true; more;) {
+    for (int tile = item.first; tile < item.last; ++tile)
+      rows.template step<Rows::kSameKeys>(tile, tile + 1, ownOf(item));
+    Item following;
+    more = items.next(item, following);
+    if (more)
+      rows.template step<Rows::kNextKeys>(item.last, following.first, ownOf(following));
+    else
+      rows.template step<Rows::kNone>(item.last, 0, 0);
+    syncGroup(group);
+    const uint32_t own = ownOf(item);
+    writeTile<Type>(rows.keySums, SIZES.scale, own, p.keyGradient, kKeyGradient, item.head(), item.rowTile() * kTile);
+    writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, item.head(), item.rowTile() * kTile);
+    barriers.releaseOwn(item.place());
+    rows.clear();
+    if (more)
+      item = following;
   }
 }
 
