@@ -148,11 +148,15 @@ private:
         call.places.append({at.offset, at.strides[0], at.strides[1], at.strides[2]});
       return at.base;
     };
-    auto isOfHeads = [&](Value value) { return tape::elementOf(value) == tape::elementOf(op.getOperand(0)); };
-    for (OpOperand &operand : op.getOpOperands())
-      call.reads.push_back(slots_.slotOf(place(tape::placeOperand(operand), isOfHeads(operand.get()))));
-    for (OpResult result : op.getResults())
-      call.writes.push_back(slots_.slotFor(place(tape::placeResult(result), isOfHeads(result))));
+    auto strided = cast<tape::StridedCallOpInterface>(op);
+    for (OpOperand &operand : op.getOpOperands()) {
+      tape::StridedPlace at = tape::placeOperand(operand);
+      call.reads.push_back(slots_.slotOf(place(at, strided.readsStrides(operand.getOperandNumber(), at.strides))));
+    }
+    for (OpResult result : op.getResults()) {
+      tape::StridedPlace at = tape::placeResult(result);
+      call.writes.push_back(slots_.slotFor(place(at, strided.writesStrides(result.getResultNumber(), at.strides))));
+    }
     return call;
   }
 

@@ -54,7 +54,9 @@ void keepOnly(llvm::Module &module, llvm::StringRef function, llvm::StringRef sy
 }
 
 /// The sizes of a kernel for [batch, tokens, heads, size]; tensors of heads lie at op.places, in the order of `tensors`.
-template <typename Op> FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<AttentionTensor> tensors) {
+template <typename Op> FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<AttentionTensor> tensors, unsigned sums) {
+  if (!op.getSums())
+    tensors = tensors.drop_back(sums);
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery());
   AttentionSizes sizes{};
   sizes.batch = query[0];
@@ -77,8 +79,9 @@ template <typename Op> FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<A
 
 FailureOr<AttentionSizes> sizesOf(Operation &op) {
   if (auto ofQuery = dyn_cast<tape::AttentionQueryGradientOp>(op))
-    return sizesOf(ofQuery, {kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient});
-  return sizesOf(cast<tape::AttentionKeyGradientsOp>(op), {kQuery, kKey, kValue, kResultGradient, kKeyGradient, kValueGradient});
+    return sizesOf(ofQuery, {kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient, kQuerySums}, /*sums=*/1);
+  return sizesOf(cast<tape::AttentionKeyGradientsOp>(op),
+                 {kQuery, kKey, kValue, kResultGradient, kKeyGradient, kValueGradient, kKeySums, kValueSums}, /*sums=*/2);
 }
 
 } // namespace
@@ -91,6 +94,8 @@ FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMC
     return failure();
   const bool ofQuery = isa<tape::AttentionQueryGradientOp>(op);
   std::string function = ofQuery ? "attention_query_gradient_" : "attention_key_gradients_";
+  if (op.hasAttr("sums"))
+    function += "sums_";
   function += tape::elementOf(op.getOperand(0)).isBF16() ? "bf16" : "f16";
 
   HandWrittenKernel result;

@@ -237,7 +237,7 @@ bool AttentionQueryGradientOp::readsStrides(unsigned operand, ArrayRef<int64_t> 
   return operand != 4 /*lse*/ && areOfEvenHeads(strides);
 }
 bool AttentionQueryGradientOp::writesStrides(unsigned result, ArrayRef<int64_t> strides) {
-  return result == 0 && areOfEvenHeads(strides);
+  return result != 1 /*rows*/ && areOfEvenHeads(strides);
 }
 bool AttentionKeyGradientsOp::isSelected() { return true; }
 bool AttentionKeyGradientsOp::readsStrides(unsigned operand, ArrayRef<int64_t> strides) {
@@ -245,15 +245,26 @@ bool AttentionKeyGradientsOp::readsStrides(unsigned operand, ArrayRef<int64_t> s
 }
 bool AttentionKeyGradientsOp::writesStrides(unsigned, ArrayRef<int64_t> strides) { return areOfEvenHeads(strides); }
 
+namespace {
+Type columnSumsOf(Value query) {
+  constexpr int64_t kTile = 64;
+  ArrayRef<int64_t> q = shapeOf(query);
+  return RankedTensorType::get({q[0], int64_t(llvm::divideCeil(q[1], kTile)), q[2], q[3]}, computeType(elementOf(query)));
+}
+} // namespace
 LogicalResult AttentionQueryGradientOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
                                                          SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> q = shapeOf(adaptor.getQuery());
   types.append({adaptor.getQuery().getType(), RankedTensorType::get({2, q[0], q[2], q[1]}, elementOf(adaptor.getLse()))});
+  if (adaptor.getSums())
+    types.push_back(columnSumsOf(adaptor.getQuery()));
   return success();
 }
 LogicalResult AttentionKeyGradientsOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
                                                         SmallVectorImpl<Type> &types) {
   types.append({adaptor.getKey().getType(), adaptor.getValue().getType()});
+  if (adaptor.getSums())
+    types.append(2, columnSumsOf(adaptor.getQuery()));
   return success();
 }
 // Three and four products of the five that a gradient needs, two of them by both.
@@ -285,13 +296,15 @@ void AttentionQueryGradientOp::getPlacementRules(PlacementRules &rules) {
     PlacementRule &rule = rules.emplace_back();
     rule.operands = {shard(heads), shard(heads), shard(heads), shard(heads), shard(lse), shard(heads)};
     rule.results = {shard(heads), shard(rows)};
+    if (getSums())
+      rule.results.push_back(shard(heads));
   }
 }
 void AttentionKeyGradientsOp::getPlacementRules(PlacementRules &rules) {
   for (auto [heads, rows] : {std::pair(0, 1), std::pair(2, 2)}) {
     PlacementRule &rule = rules.emplace_back();
     rule.operands = {shard(heads), shard(heads), shard(heads), shard(heads), shard(rows)};
-    rule.results = {shard(heads), shard(heads)};
+    rule.results.assign(getNumResults(), shard(heads));
   }
 }
 

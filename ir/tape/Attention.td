@@ -45,7 +45,8 @@ def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", !listconcat(
 // The gradient of attention in two kernels that are written by hand (codegen/cuda/device/AttentionGradient.cpp), which
 // select-attention-kernels puts in the place of attention_grad. Tensors of heads are 16 bits, with heads of 64 elements, as
 // many of the keys as of the query. `places`: in a kernel of the plan, offset and strides of batch, token and head of each tensor of
-// heads, operands first.
+// heads, operands first. `sums`: they give the sums of the columns of each 64 tokens of their gradients, too: f32 [batch, tiles,
+// heads, 64], as gradients of biases need them.
 defvar AttentionKernelTraits = [LibraryCall, HandWrittenKernel, StridedKernelCall];
 
 def AttentionQueryGradientOp : Tape_Op<"attention_query_gradient", "Always", "Opaque", AttentionKernelTraits, cost = CostFlops> {
@@ -53,8 +54,8 @@ def AttentionQueryGradientOp : Tape_Op<"attention_query_gradient", "Always", "Op
   let description = [{`rows` [2, batch, heads, tokens]: log-sum-exp in powers of 2, and the sum of gradient times result.}];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value, Tape_FloatTensor:$output,
                        Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient, BoolAttr:$causal, F64Attr:$scale,
-                       OptionalAttr<DenseI64ArrayAttr>:$places);
-  let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$rows);
+                       UnitAttr:$sums, OptionalAttr<DenseI64ArrayAttr>:$places);
+  let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$rows, Variadic<Tape_FloatTensor>:$column_sums);
   let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];
 }
@@ -62,8 +63,9 @@ def AttentionQueryGradientOp : Tape_Op<"attention_query_gradient", "Always", "Op
 def AttentionKeyGradientsOp : Tape_Op<"attention_key_gradients", "Always", "Opaque", AttentionKernelTraits, cost = CostFlops> {
   let summary = "The gradients of attention for key and value, summed over queries";
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value, Tape_FloatTensor:$gradient,
-                       Tape_FloatTensor:$rows, BoolAttr:$causal, F64Attr:$scale, OptionalAttr<DenseI64ArrayAttr>:$places);
-  let results = (outs Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient);
+                       Tape_FloatTensor:$rows, BoolAttr:$causal, F64Attr:$scale, UnitAttr:$sums,
+                       OptionalAttr<DenseI64ArrayAttr>:$places);
+  let results = (outs Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient, Variadic<Tape_FloatTensor>:$column_sums);
   let assemblyFormat = [{$query `,` $key `,` $value `,` $gradient `,` $rows attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($gradient) `,` type($rows)}];
 }

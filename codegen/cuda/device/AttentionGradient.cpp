@@ -179,9 +179,11 @@ TAPEOUT_DEVICE void writeTile(const float *sums, float factor, uint32_t through,
   UNROLLED
   for (int j = 0; j < 8; ++j)
     UNROLLED
-    for (int half = 0; half < 2; ++half)
-      storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4,
-                  pack(sums[4 * j + 2 * half] * factor, sums[4 * j + 2 * half + 1] * factor, Type()));
+    for (int half = 0; half < 2; ++half) {
+      const float *two = sums + 4 * j + 2 * half;
+      bool exists = firstRow + row + 8 * half < SIZES.tokens; // what is behind the last token shall not count in sums of columns
+      storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4, exists ? pack(two[0] * factor, two[1] * factor, Type()) : 0);
+    }
   syncWarp(); // a warp writes its own rows
   const AttentionPlace &place = SIZES.places[tensor];
   int64_t first = place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + lane % 8 * 8;
@@ -191,6 +193,34 @@ TAPEOUT_DEVICE void writeTile(const float *sums, float factor, uint32_t through,
     if (firstRow + r < SIZES.tokens)
       storeGlobal16(static_cast<char *>(pointer) + 2 * (first + (firstRow + r) * place.token),
                     loadShared16(through + swizzled(r, lane % 8)));
+  }
+}
+
+TAPEOUT_DEVICE uint32_t twoOnes(BFloat16) { return 0x3F803F80; }
+TAPEOUT_DEVICE uint32_t twoOnes(Float16) { return 0x3C003C00; }
+
+/// The sums of the columns of the tile that writeTile has left: rows of ones, times the tile.
+template <typename Type>
+TAPEOUT_DEVICE void writeColumnSums(uint32_t tile, int group, float *pointer, AttentionTensor tensor, int head, int rowTile) {
+  const uint32_t ones[4] = {twoOnes(Type()), twoOnes(Type()), twoOnes(Type()), twoOnes(Type())};
+  float sums[32];
+  UNROLLED
+  for (float &sum : sums)
+    sum = 0;
+  fenceForProducts();
+  syncGroup(group);
+  beginProducts();
+  UNROLLED
+  for (int i = 0; i < 4; ++i)
+    multiplyAddColumns(sums, ones, behind(describe(tile), 16 * kRowBytes * i), Type());
+  endBatch();
+  waitForBatches<0>();
+  if (const int thread = threadIndex() % kWarpgroup; thread < 4) { // has the first row
+    const AttentionPlace &place = SIZES.places[tensor];
+    float *to = pointer + place.offset + head / SIZES.heads * place.batch + rowTile * place.token + head % SIZES.heads * place.head;
+    UNROLLED
+    for (int j = 0; j < 8; ++j)
+      storeGlobal8(to + 8 * j + 2 * thread, sums[4 * j], sums[4 * j + 1]);
   }
 }
 
@@ -246,7 +276,7 @@ struct QueryArguments {
   const void *query, *key, *value, *result, *resultGradient;
   const float *lse;
   void *queryGradient;
-  float *numbers;
+  float *numbers, *sums; // sums: null, or those of the columns of each tile
 };
 
 /// Tiles of keys that queries see.
@@ -395,7 +425,8 @@ TAPEOUT_DEVICE QueryNumbers numbersOf(const Item &item, uint32_t memory, uint32_
   return {{fromLane(lse, source), fromLane(lse, source + 16)}, {fromLane(sum, source), fromLane(sum, source + 16)}};
 }
 
-template <typename Type> TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers, int group) {
+template <typename Type, bool Sums>
+TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers, int group) {
   const Ring &ring = barriers.ring;
   auto ownOf = [&](const Item &item) { return memory + item.place() * kQueryOwn + group * kTileBytes; };
   Items<SeenKeys> items(barriers, group);
@@ -425,8 +456,10 @@ template <typename Type> TAPEOUT_DEVICE void computeForQueries(const QueryArgume
       rows.template step<true>(item.last, numbers.gradientSums, 0, 0, [] {});
     }
     syncGroup(group);
-    writeTile<Type>(rows.sums, SIZES.scale, ownOf(item) + 2 * kGroups * kTileBytes, p.queryGradient, kQueryGradient, item.head(),
-                    item.rowTile() * kTile);
+    const uint32_t through = ownOf(item) + 2 * kGroups * kTileBytes;
+    writeTile<Type>(rows.sums, SIZES.scale, through, p.queryGradient, kQueryGradient, item.head(), item.rowTile() * kTile);
+    if constexpr (Sums)
+      writeColumnSums<Type>(through, group, p.sums, kQuerySums, item.head(), item.rowTile());
     barriers.releaseOwn(item.place());
     rows.clear();
     if (more) {
@@ -440,6 +473,7 @@ struct KeyArguments {
   const void *query, *key, *value, *resultGradient;
   const float *numbers;
   void *keyGradient, *valueGradient;
+  float *keySums, *valueSums; // null, or those of the columns of each tile
 };
 
 /// Tiles of queries that see keys.
@@ -576,7 +610,8 @@ private:
   Floats4 loaded_[4];
 };
 
-template <typename Type> TAPEOUT_DEVICE void computeForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers, int group) {
+template <typename Type, bool Sums>
+TAPEOUT_DEVICE void computeForKeys(const KeyArguments &p, uint32_t memory, const Barriers &barriers, int group) {
   auto ownOf = [&](const Item &item) { return memory + item.place() * kKeyOwn + group * kTileBytes; };
   Items<SeenQueries> items(barriers, group);
   Item item;
@@ -598,6 +633,10 @@ template <typename Type> TAPEOUT_DEVICE void computeForKeys(const KeyArguments &
     const uint32_t own = ownOf(item);
     writeTile<Type>(rows.keySums, SIZES.scale, own, p.keyGradient, kKeyGradient, item.head(), item.rowTile() * kTile);
     writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, item.head(), item.rowTile() * kTile);
+    if constexpr (Sums) {
+      writeColumnSums<Type>(own, group, p.keySums, kKeySums, item.head(), item.rowTile());
+      writeColumnSums<Type>(own + kGroups * kTileBytes, group, p.valueSums, kValueSums, item.head(), item.rowTile());
+    }
     barriers.releaseOwn(item.place());
     rows.clear();
     if (more)
@@ -605,7 +644,7 @@ template <typename Type> TAPEOUT_DEVICE void computeForKeys(const KeyArguments &
   }
 }
 
-template <typename Type> TAPEOUT_DEVICE void queryGradient(const QueryArguments &p) {
+template <typename Type, bool Sums> TAPEOUT_DEVICE void queryGradient(const QueryArguments &p) {
   const uint32_t memory = sharedMemory();
   const Barriers barriers(memory + kQueryBarriers);
   const int group = uniform(threadIndex() / kWarpgroup);
@@ -614,10 +653,10 @@ template <typename Type> TAPEOUT_DEVICE void queryGradient(const QueryArguments 
     copyForQueries(p, memory, barriers);
   } else {
     takeRegisters<kComputeRegisters>();
-    computeForQueries<Type>(p, memory, barriers, group);
+    computeForQueries<Type, Sums>(p, memory, barriers, group);
   }
 }
-template <typename Type> TAPEOUT_DEVICE void keyGradients(const KeyArguments &p) {
+template <typename Type, bool Sums> TAPEOUT_DEVICE void keyGradients(const KeyArguments &p) {
   const uint32_t memory = sharedMemory();
   const Barriers barriers(memory + kKeyBarriers);
   const int group = uniform(threadIndex() / kWarpgroup);
@@ -626,7 +665,7 @@ template <typename Type> TAPEOUT_DEVICE void keyGradients(const KeyArguments &p)
     copyForKeys(p, memory, barriers);
   } else {
     takeRegisters<kComputeRegisters>();
-    computeForKeys<Type>(p, memory, barriers, group);
+    computeForKeys<Type, Sums>(p, memory, barriers, group);
   }
 }
 
@@ -636,13 +675,25 @@ template <typename Type> TAPEOUT_DEVICE void keyGradients(const KeyArguments &p)
 #define KERNELS(Type, suffix)                                                                                                    \
   TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
   attention_query_gradient_##suffix(const void *query, const void *key, const void *value, const void *result,                  \
-                                    const float *lse, const void *resultGradient, void *queryGradientResult, float *numbers) {  \
-    queryGradient<Type>({query, key, value, result, resultGradient, lse, queryGradientResult, numbers});                         \
+                                    const float *lse, const void *gradient, void *queryGradientResult, float *numbers) {        \
+    queryGradient<Type, false>({query, key, value, result, gradient, lse, queryGradientResult, numbers, nullptr});               \
   }                                                                                                                              \
   TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
-  attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *resultGradient,           \
+  attention_query_gradient_sums_##suffix(const void *query, const void *key, const void *value, const void *result,             \
+                                         const float *lse, const void *gradient, void *queryGradientResult, float *numbers,     \
+                                         float *sums) {                                                                         \
+    queryGradient<Type, true>({query, key, value, result, gradient, lse, queryGradientResult, numbers, sums});                   \
+  }                                                                                                                              \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
+  attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *gradient,                 \
                                    const float *numbers, void *keyGradient, void *valueGradient) {                              \
-    keyGradients<Type>({query, key, value, resultGradient, numbers, keyGradient, valueGradient});                                \
+    keyGradients<Type, false>({query, key, value, gradient, numbers, keyGradient, valueGradient, nullptr, nullptr});             \
+  }                                                                                                                              \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
+  attention_key_gradients_sums_##suffix(const void *query, const void *key, const void *value, const void *gradient,            \
+                                        const float *numbers, void *keyGradient, void *valueGradient, float *keySums,           \
+                                        float *valueSums) {                                                                     \
+    keyGradients<Type, true>({query, key, value, gradient, numbers, keyGradient, valueGradient, keySums, valueSums});            \
   }
 KERNELS(BFloat16, bf16)
 KERNELS(Float16, f16)

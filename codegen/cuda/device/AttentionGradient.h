@@ -5,12 +5,13 @@
 
 namespace tapeout::codegen {
 
-/// Element [b, t, h, i] of a tensor lies offset + b * batch + t * token + h * head + i elements behind its pointer.
+/// Element [b, t, h, i] of a tensor, of column sums t a tile of 64 tokens, lies offset + b * batch + t * token + h * head + i elements behind its pointer.
 struct AttentionPlace {
   int64_t offset, batch, token, head;
 };
 
-enum AttentionTensor { kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient, kKeyGradient, kValueGradient, kAttentionTensors };
+enum AttentionTensor { kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient, kKeyGradient,
+                       kValueGradient, kQuerySums, kKeySums, kValueSums, kAttentionTensors };
 
 struct AttentionSizes {
   int32_t batch, heads, tokens, causal;

@@ -5,7 +5,7 @@
 
 namespace tapeout::codegen {
 
-/// Of AttentionGradient.cpp: attention_{query_gradient,key_gradients}_{bf16,f16}.
+/// Of AttentionGradient.cpp: attention_{query_gradient,key_gradients}{,_sums}_{bf16,f16}.
 llvm::StringRef attentionGradientCode();
 
 } // namespace tapeout::codegen

@@ -74,6 +74,10 @@ TAPEOUT_DEVICE void storeGlobal16(void *at, Words4 v) {
                : "memory");
 }
 
+TAPEOUT_DEVICE void storeGlobal8(void *at, float a, float b) {
+  asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(a), "f"(b) : "memory");
+}
+
 /// 2^x; subnormal results are zero. volatile: what follows a wait for products would else be computed behind the next.
 TAPEOUT_DEVICE float exp2(float x) {
   float y;
