@@ -22,6 +22,7 @@ struct TrainingOptions {
   std::vector<std::string> keepFp32 = {}; ///< name patterns of layers that mixed precision leaves in f32
   bool lowPrecisionWindows = false; ///< whether the target's convolutions and poolings take bf16 and f16
   int64_t attentionHeadSize = 0;    ///< largest head that the library has attention for; 0: as on any GPU of the target
+  bool deterministic = true;        ///< false: the library may add in an order that differs from run to run
   bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
   std::vector<std::string> skipped = {}; ///< of optionalPasses
   std::vector<std::string> noDecay = {}; ///< name patterns of parameters without weight decay
