@@ -24,7 +24,7 @@ constexpr int64_t kFewRows = 256;       // that do not fill a GPU: each takes al
 constexpr int64_t kLongRow = kDynamicSharedBytes / 2; // 16-bit elements that shared memory does not hold, so that few rows
                                                       // should be worked on at a time: those that the cache holds
 constexpr int64_t kResidentElements = 32; // of a row that a thread keeps in registers
-constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together, in 4 vectors at least
+constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together
 constexpr int64_t kMostTurns = 8;       // long rows of a block: all but the first are copied while it computes
 constexpr int64_t kManyBlocks = 1024;   // enough for any GPU to divide evenly
 
@@ -55,7 +55,8 @@ struct Division {
     return division;
   }
 
-  int64_t inFlight() const { return std::max<int64_t>(kInFlight / lanes, 4); }
+  /// Vectors that a thread reads together. Shared memory answers soon, and registers are scarce beside the copies.
+  int64_t inFlight(bool fromShared) const { return std::max<int64_t>(kInFlight / lanes, fromShared ? 2 : 4); }
   int64_t rowsPerBlock() const { return std::max<int64_t>(kBlockThreads / threads, 1); }
 };
 
@@ -301,7 +302,8 @@ private:
 
   /// Over a long row: a few vectors of each thread at a time, then what is left, of which not every thread has the last one.
   Values forEachGroup(Values carried, llvm::function_ref<Values(Values, ArrayRef<Value>, bool)> body) {
-    int64_t step = division_.inFlight() * division_.threads, whole = division_.vectors / step * step;
+    int64_t inFlight = division_.inFlight(/*fromShared=*/!staged_.empty());
+    int64_t step = inFlight * division_.threads, whole = division_.vectors / step * step;
     auto group = [&](Value first, int64_t count, bool isWhole, Values in) {
       Values numbers;
       for (int64_t i = 0; i < count; ++i)
@@ -310,7 +312,7 @@ private:
     };
     if (whole > 0)
       carried = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, carried, [&](Value from, Values in) {
-        return group(kernel_.add(from, inRow_), division_.inFlight(), true, in);
+        return group(kernel_.add(from, inRow_), inFlight, true, in);
       });
     if (int64_t left = (division_.vectors - whole) / division_.threads) {
       carried = group(kernel_.add(kernel_.integer(whole), inRow_), left, true, carried);
