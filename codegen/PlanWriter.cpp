@@ -259,6 +259,7 @@ private:
   plan::AttentionT attentionBody(plan::AttentionOp attention) {
     plan::AttentionT out;
     out.backward = attention.getBackward();
+    out.nondeterministic = attention.getNondeterministic();
     out.causal = attention.getCausal();
     out.scale = attention.getScale().convertToDouble();
     ArrayRef<int64_t> sizes = attention.getSizes(), places = attention.getPlaces();

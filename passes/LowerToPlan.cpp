@@ -172,7 +172,7 @@ private:
     bool drops = cast<tape::StochasticOpInterface>(op).isStochastic();
     bool padded = llvm::any_of(op.getOperands(), [](Value operand) { return tape::elementOf(operand).isInteger(32); });
     return builder_.create<plan::AttentionOp>(
-        op.getLoc(), reads, writes, scratchOf(op), isa<tape::AttentionGradOp>(op),
+        op.getLoc(), reads, writes, scratchOf(op), isa<tape::AttentionGradOp>(op), op.hasAttr("nondeterministic"),
         op.getAttrOfType<BoolAttr>("causal").getValue(), padded, op.getAttrOfType<FloatAttr>("scale").getValue(), drops ? op.getAttrOfType<FloatAttr>("dropout") : FloatAttr(),
         ArrayRef<int64_t>{query[0], query[2], key[2], query[1], query[3]}, places);
   }

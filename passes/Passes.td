@@ -120,7 +120,8 @@ def SelectLibraryAttention : Pass<"tape-select-library-attention", "::mlir::Modu
   let description = [{Where the target has such a library (ir/tape/Target.h); other attention is decomposed. Numerics-changing:
     the library keeps probabilities in 16 bits, sums them in an order of its own and draws other random bits for dropout.}];
   let dependentDialects = ["::tapeout::tape::TapeDialect"];
-  let options = [Option<"headSize", "head-size", "int64_t", "0", "Largest head that the library takes; 0: what the target says">];
+  let options = [Option<"headSize", "head-size", "int64_t", "0", "Largest head that the library takes; 0: what the target says">,
+                 Option<"deterministic", "deterministic", "bool", "true", "Gradients have the same bits in every run">];
 }
 
 def Decompose : Pass<"tape-decompose", "::mlir::ModuleOp"> {

@@ -83,6 +83,7 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   pipeline.addOptional(createSelectAttentionKernels(kernels));
   SelectLibraryAttentionOptions attention;
   attention.headSize = options.attentionHeadSize;
+  attention.deterministic = options.deterministic;
   pipeline.addOptional(createSelectLibraryAttention(attention));
   pipeline.add(createDecompose());
   if (options.precision != "fp32" && !options.lowPrecisionWindows)

@@ -23,6 +23,7 @@ struct TrainingOptions {
   bool lowPrecisionWindows = false; ///< whether the target's convolutions and poolings take bf16 and f16
   bool hopper = false;              ///< whether every GPU of the target is a Hopper: kernels written for it may be chosen
   int64_t attentionHeadSize = 0;    ///< largest head that the library has attention for; 0: as on any GPU of the target
+  bool deterministic = true;        ///< false: the library may add in an order that differs from run to run
   bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
   std::vector<std::string> skipped = {}; ///< of optionalPasses
   std::vector<std::string> noDecay = {}; ///< name patterns of parameters without weight decay

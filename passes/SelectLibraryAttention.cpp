@@ -82,12 +82,13 @@ struct SelectLibraryAttention : impl::SelectLibraryAttentionBase<SelectLibraryAt
       op.setLibrary(isLibraryAttention(op, largestHead));
       if (op.getLibrary())
         numbers.give(op);
+      return op.getLibrary();
     };
     getOperation().walk([&](Operation *op) { // in the order of execution
       if (auto attention = dyn_cast<tape::AttentionOp>(op))
         select(attention);
       else if (auto gradient = dyn_cast<tape::AttentionGradOp>(op))
-        select(gradient);
+        gradient.setNondeterministic(select(gradient) && !deterministic);
     });
   }
 };

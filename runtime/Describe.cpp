@@ -114,6 +114,8 @@ void addProgram(Table &table, const plan::Program &program) {
             orEmpty(program.instructions()).size(), totals.launches, totals.products,
             totals.attentions > 0 ? fmt::format("{} attentions, ", totals.attentions) : "",
             totals.windows > 0 ? fmt::format("{} convolutions and poolings, ", totals.windows) : "", totals.copies);
+  if (totals.nondeterministic > 0)
+    table.row("bits", "differ from run to run: {} attentions add in any order", totals.nondeterministic);
   table.row("flops", "{:.4g}", static_cast<double>(totals.flops));
   for (uint8_t phase = 0; phase < flops.size(); ++phase)
     if (flops[phase] > 0)

@@ -96,6 +96,8 @@ ProgramTotals totalsOf(const plan::Program &program) {
     totals.products += body == plan::InstructionBody::Matmul;
     totals.windows += body == plan::InstructionBody::Window;
     totals.attentions += body == plan::InstructionBody::Attention;
+    if (const plan::Attention *attention = instruction->body_as_Attention())
+      totals.nondeterministic += attention->nondeterministic();
     totals.copies += body == plan::InstructionBody::Copy;
     totals.flops += instruction->flops();
     totals.bytesMoved += instruction->bytes_moved();

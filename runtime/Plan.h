@@ -76,7 +76,7 @@ constexpr bool readsTokens(plan::Task task) {
 }
 /// What a program executes: instructions by kind, their operations, and the bytes they read and write.
 struct ProgramTotals {
-  uint64_t launches = 0, products = 0, windows = 0, attentions = 0, copies = 0;
+  uint64_t launches = 0, products = 0, windows = 0, attentions = 0, nondeterministic = 0, copies = 0;
   uint64_t flops = 0, bytesMoved = 0;
 };
 ProgramTotals totalsOf(const plan::Program &program);

@@ -527,6 +527,8 @@ Status Checker::checkAttention(const plan::Attention &attention, std::optional<u
     return badHere("the scale of attention is not finite");
   if (attention.dropout())
     TAPEOUT_RETURN_IF_ERROR(checkDropout(*attention.dropout()));
+  if (attention.nondeterministic() && !attention.backward())
+    return badHere("it is the forward of attention and cannot be nondeterministic");
   struct Use {
     uint32_t slot;
     uint64_t bytes;                  // from the slot's beginning
@@ -556,6 +558,12 @@ Status Checker::checkAttention(const plan::Attention &attention, std::optional<u
       *rows > slot(attention.lse()).bytes() / sizeof(float))
     return badHere("'{}' cannot hold a number for each row of attention", slotName(attention.lse()));
   (attention.backward() ? read : written).push_back({attention.lse(), *rows * sizeof(float), std::nullopt});
+  if (attention.nondeterministic()) {
+    const int64_t perRow = attention.head_size() + 1;
+    auto sums = reach({{static_cast<int64_t>(*rows), perRow}, {perRow, 1}}, {});
+    if (!scratch || !sums || *sums > slot(*scratch).bytes() / sizeof(float))
+      return badHere("it has no scratch memory for the sums of nondeterministic attention");
+  }
   if (attention.lengths()) {
     uint32_t lengths = *attention.lengths();
     TAPEOUT_RETURN_IF_ERROR(checkSlotIndex(lengths));

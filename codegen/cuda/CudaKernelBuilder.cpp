@@ -129,6 +129,24 @@ Value CudaKernelBuilder::dynamicSharedArray(Type element, int64_t count) {
   return array;
 }
 
+void CudaKernelBuilder::copyAsync(Value shared, Value place, Value global, Value offset, Type element, int64_t count) {
+  constexpr int64_t kMostBytes = 16; // of one instruction
+  Type memory = memoryType(element);
+  int64_t bytes = count * tape::elementBytes(element), piece = std::min(bytes, kMostBytes);
+  auto sharedType = LLVM::LLVMPointerType::get(builder().getContext(), kShared);
+  Value to = address(shared, memory, place), from = address(global, memory, offset);
+  // Those of 16 bytes pass by the first cache: nobody reads them from there.
+  StringRef kind = piece == kMostBytes ? "cg" : "ca";
+  std::string name = ("llvm.nvvm.cp.async." + kind + ".shared.global." + Twine(piece)).str();
+  for (int64_t at = 0; at < bytes; at += piece) {
+    Value step = integer(at);
+    Value into = builder().create<LLVM::AddrSpaceCastOp>(loc(), sharedType, address(to, builder().getI8Type(), step));
+    intrinsic(name, Type(), {into, globalPointer(address(from, builder().getI8Type(), step))});
+  }
+}
+
+void CudaKernelBuilder::waitForCopies() { intrinsic("llvm.nvvm.cp.async.wait.all", Type(), {}); }
+
 Value CudaKernelBuilder::globalPointer(Value pointer) {
   auto global = LLVM::LLVMPointerType::get(builder().getContext(), kGlobal);
   return builder().create<LLVM::AddrSpaceCastOp>(loc(), global, pointer);

@@ -40,6 +40,12 @@ public:
   /// The same, of a size that the launch asks for: for more than 48 KB. All together at most kDynamicSharedBytes.
   Value dynamicSharedArray(mlir::Type element, int64_t count);
   int64_t dynamicSharedBytes() const { return dynamicSharedBytes_; }
+  /// Starts to copy `count` elements from global to shared memory. Both are aligned to so many bytes, or to 16.
+  void copyAsync(Value shared, Value place, Value global, Value offset, mlir::Type element, int64_t count);
+  /// Whether `count` elements may have so many bytes.
+  static bool canCopyAsync(int64_t bytes) { return bytes == 4 || bytes == 8 || bytes % 16 == 0; }
+  /// The copies that this thread has started have come to their end.
+  void waitForCopies();
   /// The pointer as one into global memory, which a pointer that was itself loaded does not tell the backend.
   Value globalPointer(Value pointer);
 

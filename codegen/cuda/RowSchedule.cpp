@@ -1,8 +1,10 @@
 // Rows: a power of two of threads for each. Short rows are kept in registers over all passes. Of long ones, what several
 // passes read is kept in shared memory where it fits, each thread's elements for itself; otherwise each pass reads the row
 // anew, from the cache. Where bands of rows are reduced besides, a block takes a band, four rows at a time, and each thread
-// keeps the sums of its columns in registers.
+// keeps the sums of its columns in registers. A block takes several long rows in turn and copies the next one to shared memory
+// while it works on one (StagedRows.h): otherwise memory would rest meanwhile.
 #include "codegen/cuda/Schedules.h"
+#include "codegen/cuda/StagedRows.h"
 #include "codegen/kernel/Reducer.h"
 #include "codegen/kernel/RowPlan.h"
 
@@ -22,7 +24,9 @@ constexpr int64_t kFewRows = 256;       // that do not fill a GPU: each takes al
 constexpr int64_t kLongRow = kDynamicSharedBytes / 2; // 16-bit elements that shared memory does not hold, so that few rows
                                                       // should be worked on at a time: those that the cache holds
 constexpr int64_t kResidentElements = 32; // of a row that a thread keeps in registers
-constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together, in 4 vectors at least
+constexpr int64_t kInFlight = 16;       // elements of a long row that a thread reads together
+constexpr int64_t kMostTurns = 8;       // long rows of a block: all but the first are copied while it computes
+constexpr int64_t kManyBlocks = 1024;   // enough for any GPU to divide evenly
 
 /// How the threads divide a row. Depends on the shape only: fused or not, a sum has one order.
 struct Division {
@@ -51,7 +55,8 @@ struct Division {
     return division;
   }
 
-  int64_t inFlight() const { return std::max<int64_t>(kInFlight / lanes, 4); }
+  /// Vectors that a thread reads together. Shared memory answers soon, and registers are scarce beside the copies.
+  int64_t inFlight(bool fromShared) const { return std::max<int64_t>(kInFlight / lanes, fromShared ? 2 : 4); }
   int64_t rowsPerBlock() const { return std::max<int64_t>(kBlockThreads / threads, 1); }
 };
 
@@ -59,8 +64,8 @@ class RowKernel {
 public:
   RowKernel(CudaKernelBuilder &kernel, const CudaFrame &frame, RowPlan &plan, Division division)
       : kernel_(kernel), frame_(frame), plan_(plan), space_(plan.space()), division_(division),
-        reducer_{kernel, division.lanes}, rowsPerBlock_(plan.bandShape() ? tape::kBandSlots : division.rowsPerBlock()),
-        pieces_(space_.extents(true)) {
+        reducer_{kernel, division.lanes}, staged_(kernel, frame.operands, division.lanes),
+        rowsPerBlock_(plan.bandShape() ? tape::kBandSlots : division.rowsPerBlock()), pieces_(space_.extents(true)) {
     pieces_.push_back(space_.laneExtent() / division.lanes);
   }
 
@@ -77,6 +82,8 @@ public:
     makeExchanges();
     if (std::optional<tape::Bands> bands = plan_.bandShape())
       return emitBands(*bands);
+    if (!staged_.empty())
+      return emitTurns();
 
     row_ = kernel_.add(kernel_.multiply(kernel_.blockIndex(), rowsPerBlock_), rowInBlock_);
     if (plan_.rowCount() % rowsPerBlock_ != 0) { // threads without a row compute the last one once more and store nothing
@@ -84,10 +91,7 @@ public:
       row_ = kernel_.minimum(row_, kernel_.integer(plan_.rowCount() - 1));
     }
     emitRow();
-    int64_t threads = rowsPerBlock_ * division_.threads;
-    // Shared memory holds two blocks; so should the registers.
-    int64_t resident = !staged_.empty() && threads <= kMostThreads ? 2 : 0;
-    return {static_cast<int64_t>(llvm::divideCeil(plan_.rowCount(), rowsPerBlock_)), threads, resident};
+    return {static_cast<int64_t>(llvm::divideCeil(plan_.rowCount(), rowsPerBlock_)), rowsPerBlock_ * division_.threads};
   }
 
 private:
@@ -107,6 +111,26 @@ private:
     if (!plan_.rows().roots.empty())
       storeRow();
     return sums;
+  }
+
+  /// Long rows: a block takes every so many-th. What is staged of the next one is copied meanwhile.
+  LaunchShape emitTurns() {
+    assert(rowsPerBlock_ == 1 && "a long row takes a block");
+    int64_t rows = plan_.rowCount(), turns = std::clamp<int64_t>(rows / kManyBlocks, 1, kMostTurns);
+    int64_t blocks = llvm::divideCeil(rows, turns);
+    copyRow(kernel_.blockIndex());
+    kernel_.loop(kernel_.blockIndex(), kernel_.integer(rows), blocks, [&](Value row) {
+      row_ = row;
+      Value next = kernel_.add(row, kernel_.integer(blocks));
+      hasNext_ = kernel_.less(next, rows);
+      nextKept_ = kernel_.delinearize(next, space_.extents(false));
+      kernel_.waitForCopies();
+      emitRow();
+      if (plan_.levels().size() == 1) // else the barrier of another level lies between
+        kernel_.barrier();            // what exchangeWarps has left has been read
+    });
+    // Shared memory holds two blocks; so should the registers.
+    return {blocks, division_.threads, division_.threads <= kMostThreads ? 2 : 0};
   }
 
   /// A block for each band. Thread groups take rows in turn; what they have summed is combined at the end.
@@ -160,12 +184,13 @@ private:
     }
   }
 
-  /// The indices of vector `number` of the row.
-  Values indicesOf(Value number) {
+  /// The indices of vector `number` of the row with these kept indices.
+  Values indicesOf(Value number, ArrayRef<Value> kept) {
     Values reduced = kernel_.delinearize(number, pieces_);
     Value lane = kernel_.multiply(reduced.pop_back_val(), division_.lanes);
-    return mergeIndices(space_, kept_, reduced, lane);
+    return mergeIndices(space_, kept, reduced, lane);
   }
+  Values indicesOf(Value number) { return indicesOf(number, kept_); }
   Value vectorNumber(int64_t i) { return kernel_.add(firstVector_, kernel_.integer(i * division_.threads)); }
   /// Only the last vectors of the threads can be beyond the row's end: they then take the last one once more.
   bool isWhole(int64_t i) const {
@@ -181,54 +206,67 @@ private:
     return pass.expression->emit(kernel_, indicesOf(clamp(number, whole)), {division_.lanes, division_.lanes}, known);
   }
 
-  /// A tensor with all elements of the space, which the first pass that reads it leaves in shared memory for others.
-  struct Staged {
-    BlockArgument argument;
-    View view;
-    RowPass *firstPass;
-    unsigned passes = 1;
-    Value shared = {};
-
-    Type element() const { return tape::elementOf(argument); }
-  };
-
   /// Of a long row: what several passes read, as far as shared memory goes.
   void chooseStaged() {
-    SmallVector<Staged> reads;
-    for (RowPass *pass : plan_.passes())
+    struct Read {
+      BlockArgument argument;
+      View view;
+      SmallVector<const RowPass *> passes;
+    };
+    SmallVector<Read> reads;
+    for (RowPass *pass : plan_.passes()) {
+      if (pass == &plan_.rows())
+        continue; // has no vectors
       for (auto [argument, view] : pass->expression->accesses()) {
-        auto isSame = [&, argument = argument, view = view](const Staged &read) {
+        auto isSame = [&, argument = argument, view = view](const Read &read) {
           return read.argument == argument && read.view.offset == view.offset && read.view.strides == view.strides;
         };
         if (auto read = llvm::find_if(reads, isSame); read != reads.end())
-          ++read->passes;
-        else if (tape::elementCount(argument.getType()) == space_.elementCount())
-          reads.push_back({argument, view, pass});
+          read->passes.push_back(pass);
+        else if (tape::elementCount(argument.getType()) == space_.elementCount() &&
+                 StagedRows::canStage(view, division_.lanes))
+          reads.push_back({argument, view, {pass}});
       }
-    int64_t length = division_.vectors * division_.lanes, left = kDynamicSharedBytes;
-    for (Staged &read : reads)
-      if (int64_t bytes = length * tape::elementBytes(read.element()); read.passes > 1 && bytes <= left) {
-        left -= llvm::alignTo(bytes, 16);
-        read.shared = kernel_.dynamicSharedArray(read.element(), length);
-        staged_.push_back(read);
-      }
+    }
+    int64_t elements = division_.vectors * division_.lanes, left = kDynamicSharedBytes;
+    for (const Read &read : reads) {
+      int64_t bytes = llvm::alignTo(elements * tape::elementBytes(tape::elementOf(read.argument)), 16);
+      if (read.passes.size() == 1 || bytes > left)
+        continue;
+      left -= bytes;
+      staged_.add(read.argument, read.view, read.passes, elements);
+    }
   }
 
-  /// The pass's values at vector `number` of a long row. Each thread reads only what it has stored itself, but for the
-  /// last vector, which those beyond the end store too.
-  Values emitStaged(RowPass &pass, Value number, bool whole) {
-    KnownValues known;
-    Lanes lanes{division_.lanes, division_.lanes};
-    Value place = kernel_.multiply(clamp(number, whole), division_.lanes);
-    for (const Staged &staged : staged_)
-      if (staged.firstPass != &pass)
-        known.add(staged.argument, staged.view,
-                  {kernel_.load(staged.shared, staged.element(), place, 1, lanes, division_.lanes)});
-    Values values = emit(pass, number, whole, &known);
-    for (const Staged &staged : staged_)
-      if (staged.firstPass == &pass)
-        kernel_.store(staged.shared, staged.element(), place, known.find(staged.argument, staged.view)->front(), lanes,
-                      division_.lanes);
+  /// Starts to copy vectors of the row with these kept indices.
+  void copyVectors(const RowPass *lastReader, ArrayRef<Value> numbers, bool whole, ArrayRef<Value> kept) {
+    SmallVector<StagedRows::Vector> vectors;
+    for (Value number : numbers)
+      vectors.push_back({indicesOf(number, kept), kernel_.multiply(number, division_.lanes)});
+    auto copy = [&] { staged_.copy(lastReader, vectors); };
+    whole ? copy() : kernel_.ifThen(kernel_.less(numbers.front(), division_.vectors), copy);
+  }
+  /// All that is staged of a row.
+  void copyRow(Value row) {
+    Values kept = kernel_.delinearize(row, space_.extents(false));
+    forEachGroup({}, [&](Values none, ArrayRef<Value> numbers, bool whole) {
+      copyVectors(nullptr, numbers, whole, kept);
+      return none;
+    });
+  }
+
+  /// The pass's values at vectors of a long row, over which those of the next row are copied if nobody needs them any more.
+  /// Each thread reads only what it has copied: beyond the row's end its first vector once more.
+  SmallVector<Values> emitGroup(RowPass &pass, ArrayRef<Value> numbers, bool whole) {
+    SmallVector<Values> values;
+    for (Value number : numbers) {
+      KnownValues known;
+      Value inside = whole ? number : kernel_.select(kernel_.less(number, division_.vectors), number, inRow_);
+      staged_.read(pass, kernel_.multiply(inside, division_.lanes), known);
+      values.push_back(emit(pass, inside, /*whole=*/true, &known));
+    }
+    if (staged_.isLastReader(pass))
+      kernel_.ifThen(hasNext_, [&] { copyVectors(&pass, numbers, whole, nextKept_); });
     return values;
   }
 
@@ -250,8 +288,8 @@ private:
         partial = accumulate(pass, partial, number, isWhole(i), emit(pass, number, isWhole(i), &known_[i]));
       }
     } else {
-      partial = forEachGroup(pass, partial, [&](Values sums, ArrayRef<Value> numbers, ArrayRef<Values> values, bool whole) {
-        for (auto [number, vector] : llvm::zip_equal(numbers, values))
+      partial = forEachGroup(partial, [&](Values sums, ArrayRef<Value> numbers, bool whole) {
+        for (auto [number, vector] : llvm::zip_equal(numbers, emitGroup(pass, numbers, whole)))
           sums = accumulate(pass, sums, number, whole, vector);
         return sums;
       });
@@ -262,25 +300,26 @@ private:
     return exchangeWarps(pass, totals);
   }
 
-  /// Over a long row: a few vectors of each thread at a time, then what is left.
-  Values forEachGroup(RowPass &pass, Values carried,
-                      llvm::function_ref<Values(Values, ArrayRef<Value>, ArrayRef<Values>, bool)> body) {
-    int64_t step = division_.inFlight() * division_.threads, whole = division_.vectors / step * step;
+  /// Over a long row: a few vectors of each thread at a time, then what is left, of which not every thread has the last one.
+  Values forEachGroup(Values carried, llvm::function_ref<Values(Values, ArrayRef<Value>, bool)> body) {
+    int64_t inFlight = division_.inFlight(/*fromShared=*/!staged_.empty());
+    int64_t step = inFlight * division_.threads, whole = division_.vectors / step * step;
     auto group = [&](Value first, int64_t count, bool isWhole, Values in) {
       Values numbers;
-      SmallVector<Values> values;
-      for (int64_t i = 0; i < count; ++i) {
+      for (int64_t i = 0; i < count; ++i)
         numbers.push_back(kernel_.add(first, kernel_.integer(i * division_.threads)));
-        values.push_back(emitStaged(pass, numbers.back(), isWhole));
-      }
-      return body(in, numbers, values, isWhole);
+      return body(in, numbers, isWhole);
     };
     if (whole > 0)
       carried = kernel_.loop(kernel_.integer(0), kernel_.integer(whole), step, carried, [&](Value from, Values in) {
-        return group(kernel_.add(from, inRow_), division_.inFlight(), true, in);
+        return group(kernel_.add(from, inRow_), inFlight, true, in);
       });
-    if (int64_t left = llvm::divideCeil(division_.vectors - whole, division_.threads))
-      carried = group(kernel_.add(kernel_.integer(whole), inRow_), left, false, carried);
+    if (int64_t left = (division_.vectors - whole) / division_.threads) {
+      carried = group(kernel_.add(kernel_.integer(whole), inRow_), left, true, carried);
+      whole += left * division_.threads;
+    }
+    if (whole < division_.vectors)
+      carried = group(kernel_.add(kernel_.integer(whole), inRow_), 1, false, carried);
     return carried;
   }
 
@@ -349,8 +388,8 @@ private:
   void storeElements() {
     RowPass &pass = plan_.elements();
     if (!division_.resident) {
-      forEachGroup(pass, {}, [&](Values none, ArrayRef<Value> numbers, ArrayRef<Values> values, bool whole) {
-        for (auto [number, vector] : llvm::zip_equal(numbers, values))
+      forEachGroup({}, [&](Values none, ArrayRef<Value> numbers, bool whole) {
+        for (auto [number, vector] : llvm::zip_equal(numbers, emitGroup(pass, numbers, whole)))
           store(number, whole, vector);
         return none;
       });
@@ -379,13 +418,14 @@ private:
   const IterationSpace &space_;
   Division division_;
   Reducer reducer_;
+  StagedRows staged_;
   int64_t rowsPerBlock_; // that are worked on at a time
   SmallVector<int64_t> pieces_; // extents of the reduced dimensions, the last one in vectors
   Value row_, rowInBlock_, inRow_, hasRow_, firstVector_;
   Value sharedBand_; // a vector of each thread
-  Values kept_;
+  Values kept_, nextKept_; // indices of the row and of the one after it in turn
+  Value hasNext_;
   std::vector<KnownValues> known_; // of each resident vector
-  SmallVector<Staged> staged_;
   std::map<const RowPass *, Values> exchanges_; // of each reduction
 };
 

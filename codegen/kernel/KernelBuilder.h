@@ -85,9 +85,9 @@ public:
 protected:
   mlir::Type indexType() { return builder_.getIntegerType(indexBits_); }
   Value address(Value pointer, mlir::Type element, Value offset);
+  mlir::Type memoryType(mlir::Type element) const;
 
 private:
-  mlir::Type memoryType(mlir::Type element) const;
   Value toLanes(Value memory, mlir::Type element);
   Value toMemory(Value value, mlir::Type element);
   unsigned alignment(mlir::Type memory, unsigned evenness) const;

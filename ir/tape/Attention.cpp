@@ -206,12 +206,14 @@ uint64_t AttentionGradOp::getFlops() { return scoreCount(*this) * (10 * shapeOf(
 
 // Of cuDNN's kernels that repeat their bits: the scores of a slice of the batch in 16 bits, in tiles of up to 128 tokens, and
 // gradients for each head where heads share a key; beside it a number for each row of the batch
-// (runtime/device/cuda/CudnnAttention.cpp). Random bits are drawn for a whole batch.
+// (runtime/device/cuda/CudnnAttention.cpp). Random bits are drawn for a whole batch. Of others: the query's gradient in f32.
 SmallVector<int64_t> AttentionGradOp::getScratchSizes() {
   constexpr int64_t kTile = 128, kMargin = 1 << 16;
   ArrayRef<int64_t> query = shapeOf(getQuery());
   int64_t batch = query[0], tokens = query[1], padded = llvm::alignTo(tokens, kTile);
   int64_t shared = shapeOf(getKey())[2] == query[2] ? 0 : 2 * tokens * query[3];
+  if (getNondeterministic())
+    return {batch * query[2] * (tokens * query[3] * 4 + 2 * shared + tokens * 4) + kMargin};
   SmallVector<int64_t> sizes;
   for (int64_t slices = 1; slices <= (isStochastic() ? 1 : batch); ++slices)
     if (batch % slices == 0)

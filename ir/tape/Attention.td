@@ -30,11 +30,12 @@ def AttentionOp : Tape_Op<"attention", "Always", "Opaque", !listconcat([Differen
 
 def AttentionGradOp : Tape_Op<"attention_grad", "Always", "Opaque", !listconcat([Scratch], AttentionTraits), cost = CostFlops> {
   let summary = "Gradients of attention for query, key and value, recomputing the probabilities from lse";
+  let description = [{With `nondeterministic` the library may add the query's gradient in any order, which takes less memory.}];
   let arguments = (ins Tape_FloatTensor:$query, Tape_FloatTensor:$key, Tape_FloatTensor:$value,
                        Tape_FloatTensor:$output, Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient,
                        Optional<Tape_I32Tensor>:$lengths, Optional<Tape_ScalarI64>:$seed, Optional<Tape_ScalarI64>:$step,
                        BoolAttr:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
-                       DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library);
+                       DefaultValuedAttr<I64Attr, "0">:$stream, UnitAttr:$library, UnitAttr:$nondeterministic);
   let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient);
   let extraClassDeclaration = facts # "static bool keepsPrecision(unsigned operand) { return operand == 4; /*lse*/ }";
   let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient (`lengths` $lengths^ `:` type($lengths))?

@@ -1,14 +1,17 @@
 // RUN: tapeout-opt %s --split-input-file --tape-select-library-attention | FileCheck %s
 // RUN: tapeout-opt %s --split-input-file --tape-select-library-attention=head-size=256 | FileCheck %s --check-prefix=LARGE
+// RUN: tapeout-opt %s --split-input-file --tape-select-library-attention=deterministic=false | FileCheck %s --check-prefix=OFF
 
 // 16-bit attention on cuda is one call of the library, with fewer key heads, too. f32, heads that are no multiple of 8 elements,
-// and other numbers of keys than of queries are not. Not every GPU has kernels for heads of more than 128 elements.
+// and other numbers of keys than of queries are not. Only gradients can be nondeterministic. Not every GPU has kernels for heads of more than 128 elements.
 module attributes {tape.target = "cuda"} {
   // CHECK-LABEL: @step
   // CHECK: tape.attention %arg0, %arg0, %arg0 {causal = true, library,
   // CHECK: tape.attention_grad {{.*}}library
   // CHECK: tape.attention %arg0, %arg3, %arg3 {{.*}}library
   // CHECK-NOT: library
+  // OFF: tape.attention %arg0, %arg0, %arg0 {causal = true, library, scale
+  // OFF: tape.attention_grad {{.*}}library, nondeterministic
   // LARGE: tape.attention %arg5, %arg5, %arg5 {{.*}}library
   func.func @step(%q: tensor<2x5x3x8xbf16>, %f: tensor<2x5x3x8xf32>, %odd: tensor<2x5x3x4xbf16>, %k: tensor<2x5x1x8xbf16>,
                   %other: tensor<2x7x3x8xbf16>, %large: tensor<2x5x3x136xf16>) {

@@ -30,6 +30,16 @@ uint64_t AttentionShape::scratchBytes(int64_t slices) const {
   return batch / slices * heads * (padded * padded * 2 + 4 * tokens * size) + batch * heads * tokens * 4 + (1 << 16);
 }
 
+uint64_t AttentionShape::nondeterministicScratchBytes() const {
+  return batch * heads * tokens * (8 * size + 4) + (1 << 16); // half of it for gradients of shared keys
+}
+
+plan::PlanT nondeterministicAttentionPlan(const AttentionShape &shape) {
+  plan::PlanT plan = attentionPlan(shape, shape.nondeterministicScratchBytes());
+  plan.programs[0]->instructions[1]->body.AsAttention()->nondeterministic = true;
+  return plan;
+}
+
 plan::PlanT attentionPlan(const AttentionShape &s, uint64_t scratchBytes) {
   PlanBuilder b;
   b.plan.target = "cuda";

@@ -24,11 +24,13 @@ struct AttentionShape {
   std::string text() const;
   /// What the backward needs for a slice of the batch, with some reserve.
   uint64_t scratchBytes(int64_t slices = 1) const;
+  uint64_t nondeterministicScratchBytes() const;
 };
 
 /// Program `attention`, forward, then backward, on query, key and value packed as a model's product gives them: qkv [batch,
 /// tokens, packedWidth], do (the gradient of the result), seed, offset and lengths -> o, lse, dqkv. Scratch memory is the whole arena.
 plan::PlanT attentionPlan(const AttentionShape &shape, uint64_t scratchBytes);
+plan::PlanT nondeterministicAttentionPlan(const AttentionShape &shape);
 
 /// Numbers of 16-bit elements.
 std::vector<double> toDouble(tapeout::ElementType type, const std::vector<uint8_t> &bytes);

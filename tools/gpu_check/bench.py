@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import time
 
-from gpu_check.cases import BENCHES
+from gpu_check.cases import BENCHES, nondeterministic
 from gpu_check.machine import HERE, peer, runner
 
 WARM_UP, STEPS = 20, 40  # as long as the peers are measured: a GPU becomes slower when it is warm
@@ -71,14 +71,23 @@ def measure_twice(plan, between):
     return [own, *others]
 
 
+def measure_nondeterministic(plan):
+    """Our own step with --deterministic off."""
+    plan = nondeterministic(plan)
+    (HERE / f"{plan}.plan.tuning.json").unlink(missing_ok=True)
+    row = measure(plan)
+    return {**row, "peer": "deterministic off", "parameters": parameters(plan), "allocated": row["planned"]}
+
+
 def measure_peer(case, name):
     if name == "jax":
         return peer("jax_step.py", case.model, "--batch", case.batch)
     return peer("torch_step.py", case.model, "--batch", case.batch, "--mode", name)
 
 
-def measure_peers(case, wanted):
-    return [answer for name in case.peers if name in wanted and (answer := measure_peer(case, name))]
+def measure_others(plan, case, wanted):
+    own = [measure_nondeterministic(plan)] if case.has_attention else []
+    return own + [answer for name in case.peers if name in wanted and (answer := measure_peer(case, name))]
 
 
 def gib(row, key):
@@ -103,7 +112,7 @@ def report(plan, rows):
 
 def bench(peers=(), only=None):
     print(
-        "ratio: tapeout / it. GiB: planned by tapeout, allocated by the others. device: in use on the whole GPU.\n"
+        "ratio: tapeout / it. deterministic off: tapeout compiled so. GiB: planned by tapeout, allocated by the others. device: in use on the whole GPU.\n"
         "seconds to the first step: compile + first start; second start. Of the peers from the start of Python.",
         flush=True,
     )
@@ -112,7 +121,7 @@ def bench(peers=(), only=None):
         if only in (None, plan):
             start = time.perf_counter()
             try:
-                good &= report(plan, measure_twice(plan, lambda: measure_peers(case, peers)))
+                good &= report(plan, measure_twice(plan, lambda: measure_others(plan, case, peers)))
             except (OSError, ValueError) as error:  # the program ended: it has said why
                 print(f"{plan}: {error} WRONG")
                 good = False

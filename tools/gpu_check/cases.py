@@ -26,6 +26,15 @@ class Bench:
     options: tuple  # of `tapeout model`
     peers: tuple
 
+    @property
+    def has_attention(self):
+        return self.model != "mlp"
+
+
+def nondeterministic(plan):
+    """The plan of the same step whose attention may add in any order."""
+    return f"{plan}-nondeterministic"
+
 
 COMPILED = ("compile", "reduce-overhead")  # of PyTorch
 BENCHES = {

@@ -9,7 +9,7 @@ import tempfile
 import time
 import zlib
 
-from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL
+from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL, nondeterministic
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
 BUILD = TOOLS.parent / "build" / "bin"
@@ -86,7 +86,10 @@ def pack(folder):
         )
     for name, case in BENCHES.items():
         packer.model(case.model, *case.options)
-        packer.plan(name, "--target", TARGETS["cuda"], "--precision", "bf16", "--batch", str(case.batch))
+        common = ["--target", TARGETS["cuda"], "--precision", "bf16", "--batch", str(case.batch)]
+        packer.plan(name, *common)
+        if case.has_attention:
+            packer.plan(nondeterministic(name), *common, "--deterministic", "off")
     for name, (model, options, batch, precision) in SANITIZED.items():
         packer.model(model, *options)
         packer.plan(name, "--target", TARGETS["cuda"], "--precision", precision, "--batch", str(batch))

@@ -31,6 +31,10 @@ void CompileArguments::addTo(CLI::App &command) {
       ->check(CLI::IsMember({"O1", "O2"}));
   command.add_option("--loss-scale", lossScale, "torch or paddle: dynamic, with their rules; a number; none (default: torch for fp16)");
   command.add_option("--keep-fp32", keepFp32, "Layers that stay fp32: name patterns with * and ?");
+  command.add_option("--deterministic", deterministic,
+                     "on: the same bits in every run; off: cuDNN may add the gradients of attention in any order (cuda)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
   command.add_option("--skip-pass", skipped, "Leave out an optional pass, to see what it does; may be repeated")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(optionalPasses), std::end(optionalPasses))));
@@ -86,6 +90,14 @@ Status checkRange(const char *option, std::optional<double> value, double least,
 
 } // namespace
 
+Status CompileArguments::setDeterministic(driver::CompileOptions &options) const {
+  options.training.deterministic = deterministic == "on";
+  if (!options.training.deterministic && options.target.name != "cuda")
+    return Status::error(ExitCode::BadConfig,
+                         fmt::format("--deterministic off is for the target cuda; {} has nothing faster to offer", options.target.name));
+  return Status::ok();
+}
+
 Status CompileArguments::setPrecision(TrainingOptions &training) const {
   bool mixed = precision == "bf16" || precision == "fp16";
   if (!mixed && (!ampLevel.empty() || !keepFp32.empty()))
@@ -128,6 +140,7 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   result.training.optimizer = optimizer;
   result.training.noDecay = noDecay;
   TAPEOUT_RETURN_IF_ERROR(setPrecision(result.training));
+  TAPEOUT_RETURN_IF_ERROR(setDeterministic(result));
   result.training.fusion = !noFusion;
   result.training.skipped = skipped;
   result.freeze = freeze;
@@ -185,6 +198,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
     result.describe += fmt::format(" --loss-scale {}", result.training.lossScale);
   for (const std::string &pattern : keepFp32)
     result.describe += fmt::format(" --keep-fp32 '{}'", pattern);
+  if (!result.training.deterministic)
+    result.describe += " --deterministic off";
   if (noFusion)
     result.describe += " --no-fusion";
   for (const std::string &pass : skipped)

@@ -31,6 +31,7 @@ struct CompileArguments {
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
   unsigned threads = 0;
   bool noFusion = false;
+  std::string deterministic = "on";
   std::vector<std::string> skipped;
   std::string saveIr;
 
@@ -40,6 +41,8 @@ struct CompileArguments {
   /// Whether `output` would overwrite the model file.
   Status checkOutput(const std::string &output) const;
 
+  /// Checks the option of that name and takes it over.
+  Status setDeterministic(driver::CompileOptions &options) const;
   /// Checks the options of mixed precision and takes them over.
   Status setPrecision(TrainingOptions &training) const;
 

@@ -189,6 +189,7 @@ Result<CudaExecutor::Instruction> CudaExecutor::prepareAttention(const plan::Ins
   ElementType type = elementType(plan().slot(operands[0]->slot()));
   AttentionCall call{.backward = attention.backward(),
                      .causal = attention.causal(),
+                     .nondeterministic = attention.nondeterministic(),
                      .type = type,
                      .batch = attention.batch(),
                      .heads = attention.heads(),

@@ -87,6 +87,7 @@ private:
   Status tune(const std::string &path);
 
   Status queue(const Launch &launch) const;
+  Status queue(const CudnnAttention &attention) const;
   Status queue(const Prepared &prepared, size_t instruction);
   Status queueAll(const Prepared &prepared);
   Status observe(const Prepared &prepared);

@@ -21,6 +21,13 @@ Status CudaExecutor::queue(const Launch &launch) const {
                        "the kernel cannot be launched");
 }
 
+Status CudaExecutor::queue(const CudnnAttention &attention) const {
+  if (const CudnnWorkspace &sums = attention.accumulator(); sums.bytes > 0)
+    TAPEOUT_RETURN_IF_ERROR(driver_.check(driver_.memsetD8Async(sums.address, 0, sums.bytes, stream_.get()),
+                                          "the sums of attention cannot be cleared"));
+  return attention.run();
+}
+
 Status CudaExecutor::queue(const Prepared &prepared, size_t index) {
   const Instruction &instruction = prepared.instructions[index];
   Status status;
@@ -29,7 +36,7 @@ Status CudaExecutor::queue(const Prepared &prepared, size_t index) {
   } else if (const auto *product = std::get_if<Product>(&instruction)) {
     status = products_[product->index].run();
   } else if (const auto *attention = std::get_if<Attention>(&instruction)) {
-    status = attentions_[attention->index].run();
+    status = queue(attentions_[attention->index]);
   } else {
     const auto &copy = std::get<Copy>(instruction);
     status = driver_.check(driver_.memcpyDtoDAsync(copy.destination, copy.source, copy.bytes, stream_.get()),

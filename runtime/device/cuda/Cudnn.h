@@ -24,6 +24,7 @@ enum class CudnnPointwise : int { // cudnnPointwiseMode_t
   Subtract = 9,
   Exp = 13,
   Log = 15,
+  Identity = 21,
   GreaterOrEqual = 303,
   Less = 304,
   And = 400,

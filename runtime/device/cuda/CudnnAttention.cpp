@@ -10,7 +10,7 @@ namespace {
 
 // Ids of the tensors in memory. Operands are numbered as in AttentionCall.
 enum Id : int64_t {
-  FirstOperand = 1, Lse = 20, GradientSums, Seed, Offset, Lengths, KeyLengths, Scale, Hidden, KeptScale, SumScale
+  FirstOperand = 1, Lse = 20, GradientSums, QueryGradient, Seed, Offset, Lengths, KeyLengths, Scale, Hidden, KeptScale, SumScale
 };
 
 using Tensor = CudnnGraph::Tensor;
@@ -36,7 +36,7 @@ public:
 
   Result<CudnnPlan> compile(uint64_t workspaceBytes) {
     call_.backward ? backward() : forward();
-    return g_.compile(workspaceBytes);
+    return g_.compile(workspaceBytes, !call_.nondeterministic);
   }
 
 private:
@@ -101,7 +101,7 @@ private:
     g_.multiplyInto(probabilities, value, result, {.m = lengths_, .n = {}, .k = keyLengths_});
   }
 
-  /// Without an accumulator for the query's gradient, whose atomic additions would differ from run to run.
+  /// An accumulator for the query's gradient makes the library's kernels add to it by atomic operations.
   void backward() {
     Tensor query = operand(0), key = transposed(1), value = transposed(2), output = operand(3), gradient = operand(4);
     Tensor products = g_.value(CudnnType::F32, sizes_), sums = perRow(GradientSums);
@@ -121,8 +121,14 @@ private:
       ofScores = times(ofScores, g_.scalar(KeptScale));
     ofScores = times(ofScores, g_.scalar(Scale));
     multiplyForKeys(ofScores, query, 6);
-    g_.multiplyInto(ofScores, g_.reshape(key, CudnnType::F32, sizesOf(1), stridesOf(1)), operand(5),
-                    {.m = lengths_, .n = {}, .k = keyLengths_});
+    Tensor keys = g_.reshape(key, CudnnType::F32, sizesOf(1), stridesOf(1));
+    const CudnnGraph::Extents extents{.m = lengths_, .n = {}, .k = keyLengths_};
+    if (!call_.nondeterministic)
+      return g_.multiplyInto(ofScores, keys, operand(5), extents);
+    const Sizes strides = {sizes_[1] * sizes_[2] * sizes_[3], sizes_[2] * sizes_[3], sizes_[3], 1};
+    Tensor accumulator = g_.tensor(QueryGradient, CudnnType::F32, sizes_, strides);
+    g_.multiplyInto(ofScores, keys, accumulator, extents);
+    g_.pointwiseInto(CudnnPointwise::Identity, accumulator, {}, operand(5));
   }
   /// The gradient of keys or values: summed over the heads that they serve.
   void multiplyForKeys(const Tensor &scores, const Tensor &rows, int result) {
@@ -145,7 +151,7 @@ private:
 
 std::string keyOf(const AttentionCall &call, uint64_t workspaceBytes) {
   std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", call.backward, call.causal, static_cast<int>(call.type), call.batch,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", call.backward, call.nondeterministic, call.causal, static_cast<int>(call.type), call.batch,
                   call.heads, call.keyHeads, call.tokens, call.headSize, call.dropout.rate, call.lengths != 0, workspaceBytes);
   for (const AttentionOperand &operand : call.operands)
     key += fmt::format(" {} {} {}", operand.batch, operand.token, operand.head);
@@ -183,19 +189,24 @@ std::map<int64_t, float> numbersOf(const AttentionCall &call) {
 
 Result<CudnnAttention> CudnnAttention::create(const CudnnContext &context, const AttentionCall &call, CudnnWorkspace workspace,
                                               PlanCache &plans) {
-  // The sums of the backward lie at the beginning of the workspace.
+  // What the backward sums lies at the beginning of the workspace.
   const uint64_t rowBytes = call.heads * call.tokens * sizeof(float);
   const uint64_t sumBytes = call.backward ? roundUp(call.batch * rowBytes) : 0;
-  const CudnnWorkspace rest{workspace.address + sumBytes, workspace.bytes - std::min(sumBytes, workspace.bytes)};
+  const CudnnWorkspace accumulator{workspace.address + sumBytes,
+                                   call.nondeterministic ? roundUp(call.batch * rowBytes * call.headSize) : 0};
+  const uint64_t taken = std::min(sumBytes + accumulator.bytes, workspace.bytes);
+  const CudnnWorkspace rest{workspace.address + taken, workspace.bytes - taken};
   Result<std::shared_ptr<const CudnnPlan>> plan = Status::error(ExitCode::Unavailable, "");
   AttentionCall slice = call;
-  const int64_t mostSlices = call.dropout.rate > 0 ? 1 : call.batch; // a slice would draw the random bits of the first one
+  // A slice would draw the random bits of the first one, or add where that has.
+  const int64_t mostSlices = call.dropout.rate > 0 || call.nondeterministic ? 1 : call.batch;
   for (int64_t slices = 1; !plan.isOk() && slices <= mostSlices; ++slices) {
     if (call.batch % slices != 0)
       continue;
     slice.batch = call.batch / slices;
     uint64_t scoreBytes = slice.batch * call.heads * call.tokens * call.tokens * elementSize(call.type);
-    if (!call.backward || scoreBytes <= rest.bytes) // kernels that repeat their bits hold the scores
+    bool holdsScores = call.backward && !call.nondeterministic; // kernels that repeat their bits do
+    if (taken == sumBytes + accumulator.bytes && (!holdsScores || scoreBytes <= rest.bytes))
       plan = planOf(context, slice, rest.bytes, plans);
   }
   if (!plan.isOk() && plan.status().code() == ExitCode::Unavailable)
@@ -211,6 +222,7 @@ Result<CudnnAttention> CudnnAttention::create(const CudnnContext &context, const
   CudnnAttention attention;
   attention.context_ = &context;
   attention.plan_ = *plan;
+  attention.accumulator_ = accumulator;
   attention.numbers_ = std::make_unique<const std::map<int64_t, float>>(numbersOf(call));
   const int operands = call.backward ? 8 : 4;
   for (int64_t first = 0; first < call.batch; first += slice.batch) {
@@ -221,6 +233,8 @@ Result<CudnnAttention> CudnnAttention::create(const CudnnContext &context, const
     atDevice(Lse, call.lse + first * rowBytes);
     if (call.backward)
       atDevice(GradientSums, workspace.address + first * rowBytes);
+    if (call.nondeterministic)
+      atDevice(QueryGradient, accumulator.address);
     if (call.dropout.rate > 0) {
       atDevice(Seed, call.dropout.seed);
       atDevice(Offset, call.dropout.offset);

@@ -26,6 +26,7 @@ struct AttentionDropout {
 
 struct AttentionCall {
   bool backward, causal;
+  bool nondeterministic = false; // the backward adds the query's gradient in any order
   ElementType type; // of the operands: f16 or bf16
   int64_t batch, heads, keyHeads, tokens, headSize;
   float scale;
@@ -50,11 +51,14 @@ public:
   /// Queues it on the handle's stream.
   Status run() const;
 
+  /// What must be zero before it runs: where the query's gradient is added, if anywhere.
+  const CudnnWorkspace &accumulator() const { return accumulator_; }
   int64_t slices() const { return static_cast<int64_t>(arguments_.size()); }
 
 private:
   const CudnnContext *context_ = nullptr;
   std::shared_ptr<const CudnnPlan> plan_;
+  CudnnWorkspace accumulator_;
   std::unique_ptr<const std::map<int64_t, float>> numbers_; // by id; read by the library at each run
   std::vector<Owned<CudnnDescriptor>> arguments_; // of each slice
 };

@@ -250,7 +250,7 @@ std::optional<CudnnPlan> CudnnGraph::planOf(CudnnDescriptor config, uint64_t wor
   return plan;
 }
 
-Result<CudnnPlan> CudnnGraph::compile(uint64_t workspaceBytes) {
+Result<CudnnPlan> CudnnGraph::compile(uint64_t workspaceBytes, bool isDeterministic) {
   CudnnHandle handle = context_.handle.get();
   CudnnDescriptor graph = make(CudnnKind::OperationGraph, "a graph",
                                {{kGraphOperations, kDescriptor, operations_.data(), static_cast<int64_t>(operations_.size())},
@@ -276,7 +276,7 @@ Result<CudnnPlan> CudnnGraph::compile(uint64_t workspaceBytes) {
         kCudnnSuccess)
       continue;
     for (int64_t i = 0; i < found; ++i)
-      if (repeatsItsBits(configs[i]))
+      if (!isDeterministic || repeatsItsBits(configs[i]))
         if (std::optional<CudnnPlan> plan = planOf(configs[i], workspaceBytes))
           return std::move(*plan);
   }

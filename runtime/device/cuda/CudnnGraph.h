@@ -86,9 +86,9 @@ public:
   /// The elements of x in another order of strides and another type.
   Tensor reshape(const Tensor &x, CudnnType type, const Sizes &sizes, const Sizes &strides);
 
-  /// The first plan of the library's heuristics that gives the same bits in every run and needs at most so much workspace.
-  /// Unavailable where there is none.
-  Result<CudnnPlan> compile(uint64_t workspaceBytes);
+  /// The first plan of the library's heuristics that needs at most so much workspace and, where `isDeterministic`, gives the same
+  /// bits in every run. Unavailable where there is none.
+  Result<CudnnPlan> compile(uint64_t workspaceBytes, bool isDeterministic = true);
 
 private:
   CudnnDescriptor make(CudnnKind kind, const char *what, std::span<const CudnnAttribute> attributes);

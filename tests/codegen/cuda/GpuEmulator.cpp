@@ -4,8 +4,11 @@
 #include <ucontext.h>
 
 #include <cmath>
+#include <csetjmp>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tapeout::codegen {
@@ -14,9 +17,17 @@ namespace {
 constexpr size_t kStack = 256 * 1024;
 constexpr unsigned kWarp = 32;
 
+/// What has been read and is still to be written.
+struct Copy {
+  void *to;
+  std::string bytes;
+};
+
 struct Fiber {
-  ucontext_t context;
-  bool ended = false;
+  ucontext_t start;
+  jmp_buf place; // where it waits: jumps need no call of the system, as contexts do
+  bool started = false, ended = false;
+  std::vector<Copy> copies;
 };
 
 /// Threads that meet: each leaves a word, and reads those of the others when all have come.
@@ -42,12 +53,12 @@ public:
     for (unsigned w = 0; w < warps_.size(); ++w)
       warps_[w] = Meeting{std::min(kWarp, launch_.threads - w * kWarp), 0, 0, {}};
     for (unsigned i = 0; i < fibers_.size(); ++i) {
-      fibers_[i].ended = false;
-      getcontext(&fibers_[i].context);
-      fibers_[i].context.uc_stack.ss_sp = stacks_ + i * kStack;
-      fibers_[i].context.uc_stack.ss_size = kStack;
-      fibers_[i].context.uc_link = &main_;
-      makecontext(&fibers_[i].context, &Block::start, 0);
+      fibers_[i].started = fibers_[i].ended = false;
+      fibers_[i].copies.clear();
+      getcontext(&fibers_[i].start);
+      fibers_[i].start.uc_stack.ss_sp = stacks_ + i * kStack;
+      fibers_[i].start.uc_stack.ss_size = kStack;
+      makecontext(&fibers_[i].start, &Block::start, 0);
     }
     for (size_t ended = 0; ended < fibers_.size();) {
       progress_ = false;
@@ -55,7 +66,7 @@ public:
         current = launch_.backwards ? fibers_.size() - 1 - i : i;
         if (fibers_[current].ended)
           continue;
-        swapcontext(&main_, &fibers_[current].context);
+        resume(fibers_[current]);
         ended += fibers_[current].ended;
         progress_ |= fibers_[current].ended;
       }
@@ -77,9 +88,22 @@ public:
       ++meeting.round;
     }
     while (meeting.round == round)
-      swapcontext(&fibers_[current].context, &main_);
+      pause(fibers_[current]);
     return words;
   }
+  /// An asynchronous copy comes to its end at once, or when the thread waits for it: kernels must bear both.
+  void copy(void *to, const void *from, size_t bytes) {
+    if (launch_.backwards)
+      fibers_[current].copies.push_back({to, std::string(static_cast<const char *>(from), bytes)});
+    else
+      std::memcpy(to, from, bytes);
+  }
+  void waitForCopies() {
+    for (const Copy &copy : fibers_[current].copies)
+      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    fibers_[current].copies.clear();
+  }
+
   Meeting &all() { return all_; }
   Meeting &warp() { return warps_[current / kWarp]; }
 
@@ -88,13 +112,25 @@ public:
 
 private:
   static void start();
+  void resume(Fiber &fiber) {
+    if (_setjmp(main_) != 0)
+      return;
+    if (fiber.started)
+      _longjmp(fiber.place, 1);
+    fiber.started = true;
+    setcontext(&fiber.start);
+  }
+  void pause(Fiber &fiber) {
+    if (_setjmp(fiber.place) == 0)
+      _longjmp(main_, 1);
+  }
 
   const Launch &launch_;
   const std::function<void()> &thread_;
   std::vector<Fiber> fibers_;
   Meeting all_;
   std::vector<Meeting> warps_;
-  ucontext_t main_;
+  jmp_buf main_;
   char *stacks_;
   size_t bytes_;
   bool progress_ = false;
@@ -105,6 +141,7 @@ Block *running = nullptr;
 void Block::start() {
   running->thread_();
   running->fibers_[running->current].ended = true;
+  _longjmp(running->main_, 1);
 }
 
 int32_t threadIndex() { return running->current; }
@@ -132,6 +169,8 @@ int32_t matchAny(int32_t, int32_t word) {
 void warpBarrier(int32_t) { running->meet(running->warp(), running->current % kWarp, 0); }
 float exponential(float x) { return std::exp2(x); }
 float quotient(float a, float b) { return a / b; }
+template <size_t kBytes> void copy(void *to, const void *from) { running->copy(to, from, kBytes); }
+void waitForCopies() { running->waitForCopies(); }
 int32_t lanesBefore() { return (1u << running->current % kWarp) - 1; }
 
 } // namespace
@@ -156,6 +195,10 @@ void *emulatedIntrinsic(const std::string &name) {
       {"llvm.nvvm.div.approx.ftz.f", reinterpret_cast<void *>(quotient)},
       {"llvm.nvvm.match.any.sync.i32", reinterpret_cast<void *>(matchAny)},
       {"llvm.nvvm.bar.warp.sync", reinterpret_cast<void *>(warpBarrier)},
+      {"llvm.nvvm.cp.async.ca.shared.global.4", reinterpret_cast<void *>(copy<4>)},
+      {"llvm.nvvm.cp.async.ca.shared.global.8", reinterpret_cast<void *>(copy<8>)},
+      {"llvm.nvvm.cp.async.cg.shared.global.16", reinterpret_cast<void *>(copy<16>)},
+      {"llvm.nvvm.cp.async.wait.all", reinterpret_cast<void *>(waitForCopies)},
       {"llvm.nvvm.read.ptx.sreg.lanemask.lt", reinterpret_cast<void *>(lanesBefore)},
   };
   auto found = functions.find(name);

@@ -109,6 +109,13 @@ const std::vector<HostileCase> kCases = {
        plan::SlotT &scratch = *p.slots[slotIndex(p, "scratch")];
        scratch.offset = p.slots[slotIndex(p, "dqkv")]->offset, scratch.bytes = 64, scratch.shape = {16}; },
      "writes 'scratch' over 'dqkv'"},
+    {"NondeterministicForward", [](auto &p) { forward(p).nondeterministic = true; }, "cannot be nondeterministic"},
+    {"NondeterministicWithoutScratch", [](auto &p) { backward(p).nondeterministic = true; p.programs.back()->instructions[1]->scratch = {}; },
+     "no scratch memory for the sums"},
+    {"NondeterministicInLittleScratch", [](auto &p) { backward(p).nondeterministic = true;
+       plan::SlotT &scratch = *p.slots[slotIndex(p, "scratch")];
+       scratch.shape = {kBatch * kTokens * kHeads * (kSize + 1) - 1}, scratch.bytes = 4 * scratch.shape[0]; },
+     "no scratch memory for the sums"},
     {"KeyHeads", [](auto &p) { forward(p).key_heads = 2; }, "3 heads for 2 heads of keys"},
     {"NoKeyHeads", [](auto &p) { forward(p).key_heads = 0; }, "an extent of attention is 0"},
     {"DropsAll", [](auto &p) { drop(p, forward(p), 1); }, "dropout of attention is 1"},
@@ -133,6 +140,13 @@ const std::vector<HostileCase> kCases = {
 
 TEST(AttentionPlan, TakesPartsOfPackedTensors) {
   Result<Plan> plan = Plan::load(serialize(attentionPlan()));
+  EXPECT_TRUE(plan.isOk()) << plan.status().message();
+}
+
+TEST(AttentionPlan, TakesANondeterministicBackward) {
+  plan::PlanT source = attentionPlan();
+  backward(source).nondeterministic = true;
+  Result<Plan> plan = Plan::load(serialize(source));
   EXPECT_TRUE(plan.isOk()) << plan.status().message();
 }
 

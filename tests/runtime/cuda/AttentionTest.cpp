@@ -109,6 +109,21 @@ TEST(Attention, IsWhatItsDefinitionSays) {
     }
 }
 
+TEST(Attention, IsTheSameWhereItMayAddInAnyOrder) {
+  for (const AttentionShape &shape : kShapes) {
+    SCOPED_TRACE(shape.text());
+    resetFakeCuda();
+    Machine machine(nondeterministicAttentionPlan(shape), {.threads = 1, .checkMemory = true});
+    ASSERT_TRUE(machine.status.isOk()) << machine.status.message();
+    machine.fill(shape);
+    machine.setDropout(3, 5);
+    for (int run = 0; run < 3; ++run) // each starts with sums of zero
+      machine.run();
+    EXPECT_EQ(fakeCuda().attentions, 6) << "in one slice";
+    expectReference(machine, shape, shape.dropout > 0 ? kept(shape, 3, 5) : std::vector<bool>());
+  }
+}
+
 TEST(Attention, RunsInSlicesWhereScratchMemoryIsShort) {
   const AttentionShape shape{Type::BF16, true, 6, 2, 2, 9, 8, 0, {9, 4, 1, 8, 6, 3}};
   std::vector<uint8_t> whole;

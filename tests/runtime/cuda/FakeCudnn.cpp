@@ -1,6 +1,7 @@
 // cudnn of the fake: interprets graphs of the backend API one operation at a time, straight from the definitions, in double;
 // values are rounded to the type of their tensor. Like the library it offers an engine that repeats its bits only beside a
-// faster one that does not, and needs workspace for scores; like it, it refuses a variant pack that is not exactly the graph's.
+// faster one that does not, and needs workspace for scores; the faster one runs only graphs with a product in f32 in memory, to
+// which it adds. Like the library it refuses a variant pack that is not exactly the graph's.
 #include "runtime/base/BFloat16.h"
 #include "runtime/base/Philox.h"
 #include "runtime/device/cuda/Cudnn.h"
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 using namespace tapeout;
@@ -99,6 +101,16 @@ void store(int type, uint8_t *to, double value) {
   bytesOf(type) == 2 ? std::memcpy(to, &half, 2) : std::memcpy(to, &number, 4);
 }
 
+bool isAccumulator(const Node &tensor) {
+  return !tensor.one<uint8_t>(TensorIsVirtual) && tensor.one<int>(TensorType) == static_cast<int>(CudnnType::F32);
+}
+bool accumulates(const Node &graph) {
+  for (const Handle &operation : graph.nodes.at(GraphOperations))
+    if (operation->kind == static_cast<int>(CudnnKind::OperationMatmul) && isAccumulator(operation->node(MatmulC)))
+      return true;
+  return false;
+}
+
 class Interpreter {
 public:
   Interpreter(Handle graph, std::map<int64_t, uint8_t *> addresses) : graph_(std::move(graph)), addresses_(std::move(addresses)) {}
@@ -166,6 +178,7 @@ private:
       case rt::CudnnPointwise::Subtract: return x(i) - b(i);
       case rt::CudnnPointwise::Exp: return std::exp(x(i));
       case rt::CudnnPointwise::Log: return std::log(x(i));
+      case rt::CudnnPointwise::Identity: return x(i);
       case rt::CudnnPointwise::GreaterOrEqual: return x(i) >= b(i);
       case rt::CudnnPointwise::Less: return x(i) < b(i);
       case rt::CudnnPointwise::And: return x(i) != 0 && b(i) != 0;
@@ -182,8 +195,12 @@ private:
       return operation.has(attribute) ? read(operation.node(attribute)) : Tensor{{1, 1, 1, 1}, {double(all)}};
     };
     const Tensor m = extents(MatmulM, a.sizes[2]), n = extents(MatmulN, b.sizes[3]), k = extents(MatmulK, a.sizes[3]);
-    write(operation.node(MatmulC), [&](const Index &i) {
-      double sum = 0;
+    const Node &result = operation.node(MatmulC);
+    std::optional<Tensor> before;
+    if (isAccumulator(result))
+      before = read(result);
+    write(result, [&](const Index &i) {
+      double sum = before ? (*before)(i) : 0;
       for (int64_t p = 0; p < a.sizes[3] && p < k(i) && i[2] < m(i) && i[3] < n(i); ++p)
         sum += a({i[0], i[1], i[2], p}) * b({i[0], i[1] / group, p, i[3]});
       return sum;
@@ -343,9 +360,9 @@ int cudnnBackendGetAttribute(Handle *descriptor, int attribute, int, int64_t roo
 }
 int cudnnBackendExecute(int *, Handle *plan, Handle *pack) {
   const Node &config = (*plan)->node(PlanConfig);
-  if (config.engine != 1)
-    return kNotSupported;
   Handle graph = config.nodes.at(HeuristicGraph).at(0);
+  if (config.engine != (accumulates(*graph) ? 0 : 1))
+    return kNotSupported;
   auto ids = (*pack)->all<int64_t>(PackIds);
   auto pointers = (*pack)->all<uint8_t *>(PackPointers);
   auto *workspace = (*pack)->one<uint8_t *>(PackWorkspace);
