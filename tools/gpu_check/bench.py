@@ -72,7 +72,7 @@ def measure_twice(plan, between):
 
 
 def measure_nondeterministic(plan):
-    """Our own step with --deterministic off."""
+    """Our own step with the library's attention and --deterministic off."""
     plan = nondeterministic(plan)
     (HERE / f"{plan}.plan.tuning.json").unlink(missing_ok=True)
     row = measure(plan)
@@ -112,7 +112,8 @@ def report(plan, rows):
 
 def bench(peers=(), only=None):
     print(
-        "ratio: tapeout / it. deterministic off: tapeout compiled so. GiB: planned by tapeout, allocated by the others. device: in use on the whole GPU.\n"
+        "ratio: tapeout / it. deterministic off: tapeout compiled so, with cuDNN's attention in both directions.\n"
+        "GiB: planned by tapeout, allocated by the others. device: in use on the whole GPU.\n"
         "seconds to the first step: compile + first start; second start. Of the peers from the start of Python.",
         flush=True,
     )

@@ -32,7 +32,7 @@ class Bench:
 
 
 def nondeterministic(plan):
-    """The plan of the same step whose attention may add in any order."""
+    """The plan of the same step whose attention is the library's, in both directions, and may add in any order."""
     return f"{plan}-nondeterministic"
 
 

@@ -89,7 +89,9 @@ def pack(folder):
         common = ["--target", TARGETS["cuda"], "--precision", "bf16", "--batch", str(case.batch)]
         packer.plan(name, *common)
         if case.has_attention:
-            packer.plan(nondeterministic(name), *common, "--deterministic", "off")
+            packer.plan(
+                nondeterministic(name), *common, "--deterministic", "off", "--skip-pass", "select-attention-kernels"
+            )
     for name, (model, options, batch, precision) in SANITIZED.items():
         packer.model(model, *options)
         packer.plan(name, "--target", TARGETS["cuda"], "--precision", precision, "--batch", str(batch))
