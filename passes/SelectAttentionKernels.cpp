@@ -1,5 +1,6 @@
-// tape-select-attention-kernels: gradients of attention that kernels written by hand compute, on the tensor cores of a Hopper
-// GPU (codegen/cuda/device/AttentionGradient.cpp). They repeat their bits without the memory that the library needs for that.
+// tape-select-attention-kernels: gradients of attention that kernels written by hand compute, on the tensor cores of a
+// Hopper GPU (codegen/cuda/device/AttentionGradient.cpp). They repeat their bits without the memory that the library
+// needs for that.
 #include "passes/Passes.h"
 
 #include "ir/tape/Attention.h"
@@ -19,12 +20,13 @@ namespace {
 
 constexpr int64_t kHead = 64; // elements
 
-/// 16 bits, every query with a key of its own, nothing dropped or padded. The kernels count blocks and tokens in 32 bits.
+/// 16 bits, every query with a key of its own, nothing dropped or padded. The kernels count blocks and tokens in 32
+/// bits.
 bool hasKernels(tape::AttentionGradOp op) {
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery()), key = tape::shapeOf(op.getKey());
   constexpr uint64_t kMostRows = uint64_t(1) << 30;
-  return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] == kHead && query == key && !op.isStochastic() &&
-         !op.getLengths() && uint64_t(query[0]) * query[1] * query[2] <= kMostRows;
+  return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] == kHead && query == key &&
+         !op.isStochastic() && !op.getLengths() && uint64_t(query[0]) * query[1] * query[2] <= kMostRows;
 }
 
 struct Kernels {
@@ -34,22 +36,23 @@ struct Kernels {
 
 Kernels createKernels(OpBuilder &b, tape::AttentionGradOp op) {
   Kernels kernels;
-  kernels.ofQuery = b.create<tape::AttentionQueryGradientOp>(op.getLoc(), op.getQuery(), op.getKey(), op.getValue(),
-                                                             op.getOutput(), op.getLse(), op.getGradient(), op.getCausalAttr(),
-                                                             op.getScaleAttr(), b.getUnitAttr(), DenseI64ArrayAttr());
-  kernels.ofKeys = b.create<tape::AttentionKeyGradientsOp>(op.getLoc(), op.getQuery(), op.getKey(), op.getValue(),
-                                                           op.getGradient(), kernels.ofQuery.getRows(), op.getCausalAttr(),
-                                                           op.getScaleAttr(), b.getUnitAttr(), DenseI64ArrayAttr());
+  kernels.ofQuery = b.create<tape::AttentionQueryGradientOp>(
+      op.getLoc(), op.getQuery(), op.getKey(), op.getValue(), op.getOutput(), op.getLse(), op.getGradient(),
+      op.getCausalAttr(), op.getScaleAttr(), b.getUnitAttr(), DenseI64ArrayAttr());
+  kernels.ofKeys = b.create<tape::AttentionKeyGradientsOp>(
+      op.getLoc(), op.getQuery(), op.getKey(), op.getValue(), op.getGradient(), kernels.ofQuery.getRows(),
+      op.getCausalAttr(), op.getScaleAttr(), b.getUnitAttr(), DenseI64ArrayAttr());
   for (Operation *kernel : {kernels.ofQuery.getOperation(), kernels.ofKeys.getOperation()})
     if (Attribute phase = op->getAttr(tape::kPhaseAttr))
       kernel->setAttr(tape::kPhaseAttr, phase);
-  op.replaceAllUsesWith(ValueRange{kernels.ofQuery.getQueryGradient(), kernels.ofKeys.getKeyGradient(), kernels.ofKeys.getValueGradient()});
+  op.replaceAllUsesWith(ValueRange{kernels.ofQuery.getQueryGradient(), kernels.ofKeys.getKeyGradient(),
+                                   kernels.ofKeys.getValueGradient()});
   op.erase();
   return kernels;
 }
 
-/// Rebuilds a kernel's sums of columns as `value` is built of its gradients: [batch, tiles, ...] for [batch, tokens, ...].
-/// Null where `value` is something else.
+/// Rebuilds a kernel's sums of columns as `value` is built of its gradients: [batch, tiles, ...] for [batch, tokens,
+/// ...]. Null where `value` is something else.
 class ColumnSums {
 public:
   explicit ColumnSums(OpBuilder &builder) : b_(builder) {}
@@ -97,8 +100,8 @@ private:
   OpBuilder &b_;
 };
 
-/// Sums over batch and tokens of what is made of the gradients add up the kernels' sums of columns instead: gradients of
-/// biases then read no gradient again.
+/// Sums over batch and tokens of what is made of the gradients add up the kernels' sums of columns instead: gradients
+/// of biases then read no gradient again.
 void sumColumnSums(ModuleOp module) {
   SmallVector<tape::ReduceOp> reductions;
   module.walk([&](tape::ReduceOp op) {
@@ -120,7 +123,8 @@ template <typename Op> void dropUnusedSums(Op op) {
   auto attributes = llvm::to_vector(op->getAttrs());
   llvm::erase_if(attributes, [](NamedAttribute attribute) { return attribute.getName() == "sums"; });
   unsigned kept = op->getNumResults() - op.getColumnSums().size();
-  auto smaller = builder.create<Op>(op.getLoc(), TypeRange(op->getResultTypes()).take_front(kept), op->getOperands(), attributes);
+  auto smaller =
+      builder.create<Op>(op.getLoc(), TypeRange(op->getResultTypes()).take_front(kept), op->getOperands(), attributes);
   for (unsigned i = 0; i < kept; ++i)
     op->getResult(i).replaceAllUsesWith(smaller->getResult(i));
   op.erase();

@@ -33,7 +33,8 @@ std::unique_ptr<llvm::Module> parseDeviceCode(llvm::LLVMContext &context) {
 void define(llvm::Module &module, llvm::StringRef name, llvm::ArrayRef<uint8_t> bytes) {
   llvm::GlobalVariable *declared = module.getGlobalVariable(name);
   llvm::Constant *value = llvm::ConstantDataArray::get(module.getContext(), bytes);
-  auto *defined = new llvm::GlobalVariable(module, value->getType(), /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage, value);
+  auto *defined =
+      new llvm::GlobalVariable(module, value->getType(), /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage, value);
   defined->setAlignment(declared->getAlign());
   declared->replaceAllUsesWith(defined);
   declared->eraseFromParent();
@@ -53,8 +54,10 @@ void keepOnly(llvm::Module &module, llvm::StringRef function, llvm::StringRef sy
   module.getFunction(function)->setName(symbol);
 }
 
-/// The sizes of a kernel for [batch, tokens, heads, size]; tensors of heads lie at op.places, in the order of `tensors`.
-template <typename Op> FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<AttentionTensor> tensors, unsigned sums) {
+/// The sizes of a kernel for [batch, tokens, heads, size]; tensors of heads lie at op.places, in the order of
+/// `tensors`.
+template <typename Op>
+FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<AttentionTensor> tensors, unsigned sums) {
   if (!op.getSums())
     tensors = tensors.drop_back(sums);
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery());
@@ -71,7 +74,8 @@ template <typename Op> FailureOr<AttentionSizes> sizesOf(Op op, llvm::ArrayRef<A
     ArrayRef<int64_t> place = places->slice(4 * i, 4);
     if (place[0] % 8 != 0)
       return op.emitError("has a tensor that begins ")
-             << place[0] << " elements behind another one, no multiple of 8; compile with --skip-pass select-attention-kernels";
+             << place[0]
+             << " elements behind another one, no multiple of 8; compile with --skip-pass select-attention-kernels";
     sizes.places[tensor] = {place[0], place[1], place[2], place[3]};
   }
   return sizes;
@@ -81,7 +85,8 @@ FailureOr<AttentionSizes> sizesOf(Operation &op) {
   if (auto ofQuery = dyn_cast<tape::AttentionQueryGradientOp>(op))
     return sizesOf(ofQuery, {kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient, kQuerySums}, /*sums=*/1);
   return sizesOf(cast<tape::AttentionKeyGradientsOp>(op),
-                 {kQuery, kKey, kValue, kResultGradient, kKeyGradient, kValueGradient, kKeySums, kValueSums}, /*sums=*/2);
+                 {kQuery, kKey, kValue, kResultGradient, kKeyGradient, kValueGradient, kKeySums, kValueSums},
+                 /*sums=*/2);
 }
 
 } // namespace
@@ -100,7 +105,8 @@ FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMC
 
   HandWrittenKernel result;
   result.module = parseDeviceCode(context);
-  uint32_t sharedBytes = readConstant(*result.module, ofQuery ? "tapeoutAttentionQueryBytes" : "tapeoutAttentionKeyBytes");
+  uint32_t sharedBytes =
+      readConstant(*result.module, ofQuery ? "tapeoutAttentionQueryBytes" : "tapeoutAttentionKeyBytes");
   const auto *bytes = reinterpret_cast<const uint8_t *>(&*sizes);
   define(*result.module, "tapeoutAttentionSizes", {bytes, sizeof(AttentionSizes)});
   keepOnly(*result.module, function, kernel.getSymName());

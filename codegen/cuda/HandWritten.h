@@ -1,5 +1,6 @@
-// Kernels that are written by hand, in C++ for the GPU (codegen/cuda/device/). The build compiles them to LLVM IR; here they
-// are specialised for the tensors of one kernel of the plan. They use instructions that only Hopper GPUs have: sm_90a.
+// Kernels that are written by hand, in C++ for the GPU (codegen/cuda/device/). The build compiles them to LLVM IR; here
+// they are specialised for the tensors of one kernel of the plan. They use instructions that only Hopper GPUs have:
+// sm_90a.
 #pragma once
 
 #include "codegen/cuda/CudaCodegen.h"

@@ -1,15 +1,15 @@
-// The gradient of softmax(scale * Q K^T) V for heads of 64 elements, on the tensor cores of a Hopper GPU. Two kernels, after
-// FlashAttention (Dao et al., 2022): scores are computed again, tile by tile, and never lie in memory. One kernel takes
-// rows of queries and sums over keys; the other takes rows of keys and sums over queries. So no two blocks add to one number,
-// and every sum has one order: the same bits in every run, without the memory that an accumulator or the scores would need.
-// It costs two products more than the five that one pass would take.
+// The gradient of softmax(scale * Q K^T) V for heads of 64 elements, on the tensor cores of a Hopper GPU. Two kernels,
+// after FlashAttention (Dao et al., 2022): scores are computed again, tile by tile, and never lie in memory. One kernel
+// takes rows of queries and sums over keys; the other takes rows of keys and sums over queries. So no two blocks add to
+// one number, and every sum has one order: the same bits in every run, without the memory that an accumulator or the
+// scores would need. It costs two products more than the five that one pass would take.
 //
-// A block has two warpgroups that compute and one that copies. Each of the two owns 64 rows (keys; queries) whose operands
-// stay in shared memory for the whole block of work; the third streams tiles of 64 of the others through a ring. A group keeps
-// its sums in registers. Its products and the elements of the next tile overlap: while scores and the first sum are multiplied,
-// it computes gradients of scores, and while those are multiplied, the next probabilities. The next tile may be the first one
-// for the group's next 64 rows. No product is in flight at the end of a turn of the loop, since ptxas would else wait after
-// each.
+// A block has two warpgroups that compute and one that copies. Each of the two owns 64 rows (keys; queries) whose
+// operands stay in shared memory for the whole block of work; the third streams tiles of 64 of the others through a
+// ring. A group keeps its sums in registers. Its products and the elements of the next tile overlap: while scores and
+// the first sum are multiplied, it computes gradients of scores, and while those are multiplied, the next
+// probabilities. The next tile may be the first one for the group's next 64 rows. No product is in flight at the end of
+// a turn of the loop, since ptxas would else wait after each.
 //
 // A block works through pairs of one long and one short row of tiles, which causal attention makes equal.
 #include "codegen/cuda/device/AttentionGradient.h"
@@ -96,7 +96,7 @@ struct Barriers {
 
 /// What a group does: sums over tiles of the ring for 64 rows of a head. In few numbers, since registers are scarce.
 struct Item {
-  int rows = 0;             // the head times the tiles of a head, and the tile of its rows; then a bit: which place they lie at
+  int rows = 0; // the head times the tiles of a head, and the tile of its rows; then a bit: which place they lie at
   int first = 0, last = -1; // tiles of the ring
 
   TAPEOUT_DEVICE int place() const { return rows & 1; }
@@ -104,11 +104,12 @@ struct Item {
   TAPEOUT_DEVICE int rowTile() const { return rows / 2 % tiles(); }
 };
 
-/// The items of a group, in the order in which tiles are copied: `Seen` says which tiles are copied for a block of rows, and which
-/// of them its rows see. The group skips others.
+/// The items of a group, in the order in which tiles are copied: `Seen` says which tiles are copied for a block of
+/// rows, and which of them its rows see. The group skips others.
 template <typename Seen> class Items {
 public:
-  TAPEOUT_DEVICE Items(const Barriers &barriers, int group) : barriers_(barriers), group_(group), position_(2 * blockIndex()) {}
+  TAPEOUT_DEVICE Items(const Barriers &barriers, int group)
+      : barriers_(barriers), group_(group), position_(2 * blockIndex()) {}
 
   /// From one item, at first an empty one, to the next. False: there are no more.
   TAPEOUT_DEVICE bool next(const Item &item, Item &following) {
@@ -125,7 +126,8 @@ public:
       tile_ += end - begin;
       skip(first, first + from - begin);
       if (from < to) {
-        following = {2 * (work.headOf(pair) * tiles() + rowTile) + place_, first + from - begin, first + to - begin - 1};
+        following = {2 * (work.headOf(pair) * tiles() + rowTile) + place_, first + from - begin,
+                     first + to - begin - 1};
         return true;
       }
       barriers_.releaseOwn(place_);
@@ -141,7 +143,7 @@ private:
 
   const Barriers &barriers_;
   const int group_;
-  int position_;            // twice the pair, and its half
+  int position_;             // twice the pair, and its half
   int place_ = 1, tile_ = 0; // of the last item; behind its tiles
 };
 
@@ -150,7 +152,8 @@ class Rows {
 public:
   Rows(const void *pointer, AttentionTensor tensor, int head) {
     const AttentionPlace &place = SIZES.places[tensor];
-    int64_t first = place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + threadIndex() % 8 * 8;
+    int64_t first =
+        place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + threadIndex() % 8 * 8;
     first_ = static_cast<const char *>(pointer) + 2 * first;
     rowBytes_ = 2 * place.token;
   }
@@ -172,18 +175,19 @@ private:
 };
 
 /// Writes a group's 64 x 64 sums, times a factor, as rows of a tensor, through a tile of shared memory that is its own.
-template <typename Type>
-TAPEOUT_DEVICE void writeTile(const float *sums, float factor, uint32_t through, void *pointer, AttentionTensor tensor, int head,
-                              int firstRow) {
+template <typename Type> TAPEOUT_DEVICE void writeTile(const float *sums, float factor, uint32_t through, void *pointer,
+                                                       AttentionTensor tensor, int head, int firstRow) {
   const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4, row = 16 * warp + lane / 4;
   UNROLLED
   for (int j = 0; j < 8; ++j)
     UNROLLED
-    for (int half = 0; half < 2; ++half) {
-      const float *two = sums + 4 * j + 2 * half;
-      bool exists = firstRow + row + 8 * half < SIZES.tokens; // what is behind the last token shall not count in sums of columns
-      storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4, exists ? pack(two[0] * factor, two[1] * factor, Type()) : 0);
-    }
+  for (int half = 0; half < 2; ++half) {
+    const float *two = sums + 4 * j + 2 * half;
+    bool exists =
+        firstRow + row + 8 * half < SIZES.tokens; // what is behind the last token shall not count in sums of columns
+    storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4,
+                exists ? pack(two[0] * factor, two[1] * factor, Type()) : 0);
+  }
   syncWarp(); // a warp writes its own rows
   const AttentionPlace &place = SIZES.places[tensor];
   int64_t first = place.offset + head / SIZES.heads * place.batch + head % SIZES.heads * place.head + lane % 8 * 8;
@@ -200,8 +204,8 @@ TAPEOUT_DEVICE uint32_t twoOnes(BFloat16) { return 0x3F803F80; }
 TAPEOUT_DEVICE uint32_t twoOnes(Float16) { return 0x3C003C00; }
 
 /// The sums of the columns of the tile that writeTile has left: rows of ones, times the tile.
-template <typename Type>
-TAPEOUT_DEVICE void writeColumnSums(uint32_t tile, int group, float *pointer, AttentionTensor tensor, int head, int rowTile) {
+template <typename Type> TAPEOUT_DEVICE void writeColumnSums(uint32_t tile, int group, float *pointer,
+                                                             AttentionTensor tensor, int head, int rowTile) {
   const uint32_t ones[4] = {twoOnes(Type()), twoOnes(Type()), twoOnes(Type()), twoOnes(Type())};
   float sums[32];
   UNROLLED
@@ -217,7 +221,8 @@ TAPEOUT_DEVICE void writeColumnSums(uint32_t tile, int group, float *pointer, At
   waitForBatches<0>();
   if (const int thread = threadIndex() % kWarpgroup; thread < 4) { // has the first row
     const AttentionPlace &place = SIZES.places[tensor];
-    float *to = pointer + place.offset + head / SIZES.heads * place.batch + rowTile * place.token + head % SIZES.heads * place.head;
+    float *to = pointer + place.offset + head / SIZES.heads * place.batch + rowTile * place.token +
+                head % SIZES.heads * place.head;
     UNROLLED
     for (int j = 0; j < 8; ++j)
       storeGlobal8(to + 8 * j + 2 * thread, sums[4 * j], sums[4 * j + 1]);
@@ -239,8 +244,8 @@ template <typename Type> TAPEOUT_DEVICE void addProduct(float *d, const uint32_t
   endBatch();
 }
 
-/// Takes away the probabilities of a tile above its diagonal or behind the last token. Not the scores: they are where products
-/// put them, and the assembler wants registers of its own for what else is written there.
+/// Takes away the probabilities of a tile above its diagonal or behind the last token. Not the scores: they are where
+/// products put them, and the assembler wants registers of its own for what else is written there.
 template <bool RowsAreKeys> TAPEOUT_DEVICE void hide(float *probabilities, bool diagonal, int tokensOfTile) {
   const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4;
   UNROLLED
@@ -252,21 +257,21 @@ template <bool RowsAreKeys> TAPEOUT_DEVICE void hide(float *probabilities, bool 
   }
 }
 
-// The rows' numbers that the first kernel leaves for the second: log-sum-exp in powers of 2, and the sums of gradient times
-// result: f32 [2, batch * heads, tokens].
+// The rows' numbers that the first kernel leaves for the second: log-sum-exp in powers of 2, and the sums of gradient
+// times result: f32 [2, batch * heads, tokens].
 TAPEOUT_DEVICE int64_t rowNumbers(int which, int head) {
   return (int64_t(which) * SIZES.batch * SIZES.heads + head) * SIZES.tokens;
 }
 
 // Shared memory: both places of own rows, the ring, its row numbers, barriers.
-constexpr uint32_t kQueryOwn = 3 * kGroups * kTileBytes;             // query, gradient, result
+constexpr uint32_t kQueryOwn = 3 * kGroups * kTileBytes;                     // query, gradient, result
 constexpr uint32_t kQueryNumbers = 2 * kQueryOwn + 2 * kStages * kTileBytes; // log-sum-exp of own rows, twice
 constexpr uint32_t kQueryBarriers = kQueryNumbers + 2 * kRowsOfBlock * 4;
 constexpr uint32_t kQueryBytes = kQueryBarriers + kBarrierBytes;
 
 constexpr uint32_t kKeyOwn = 2 * kGroups * kTileBytes; // key, value
-// Of each stage 64 log-sum-exps and 64 sums, in the order in which a thread reads 16 of them: t % 4, then columns. 80 instead
-// of 64 keep the four from each other's banks.
+// Of each stage 64 log-sum-exps and 64 sums, in the order in which a thread reads 16 of them: t % 4, then columns. 80
+// instead of 64 keep the four from each other's banks.
 constexpr uint32_t kNumbersOfStage = 2 * 80 * 4;
 constexpr uint32_t kKeyNumbers = 2 * kKeyOwn + 2 * kStages * kTileBytes;
 constexpr uint32_t kKeyBarriers = kKeyNumbers + kStages * kNumbersOfStage;
@@ -284,7 +289,9 @@ struct SeenKeys {
   TAPEOUT_DEVICE static int beginOf(int) { return 0; }
   TAPEOUT_DEVICE static int endOf(int block) { return endOfRow(kGroups * block + kGroups - 1); }
   TAPEOUT_DEVICE static int beginOfRow(int) { return 0; }
-  TAPEOUT_DEVICE static int endOfRow(int rowTile) { return SIZES.causal && rowTile + 1 < tiles() ? rowTile + 1 : tiles(); }
+  TAPEOUT_DEVICE static int endOfRow(int rowTile) {
+    return SIZES.causal && rowTile + 1 < tiles() ? rowTile + 1 : tiles();
+  }
 };
 
 TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, const Barriers &barriers) {
@@ -298,7 +305,8 @@ TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, con
       barriers.waitOwnEmpty(item);
       const uint32_t own = memory + (item & 1) * kQueryOwn;
       {
-        const Rows queries(p.query, kQuery, head), gradients(p.resultGradient, kResultGradient, head), results(p.result, kResult, head);
+        const Rows queries(p.query, kQuery, head), gradients(p.resultGradient, kResultGradient, head),
+            results(p.result, kResult, head);
         UNROLLED
         for (int g = 0; g < kGroups; ++g) {
           queries.copyTile(own + g * kTileBytes, first + g * kTile);
@@ -325,7 +333,9 @@ TAPEOUT_DEVICE void copyForQueries(const QueryArguments &p, uint32_t memory, con
 /// Sums over keys for 64 queries.
 template <typename Type> class QueryRows {
 public:
-  TAPEOUT_DEVICE QueryRows(const Ring &ring, uint32_t memory) : ring_(ring), keys_(describe(memory + 2 * kQueryOwn)) { clear(); }
+  TAPEOUT_DEVICE QueryRows(const Ring &ring, uint32_t memory) : ring_(ring), keys_(describe(memory + 2 * kQueryOwn)) {
+    clear();
+  }
   TAPEOUT_DEVICE void clear() {
     UNROLLED
     for (float &sum : sums)
@@ -339,7 +349,8 @@ public:
     multiplyGradients(tile, own);
     waitForBatches<0>();
   }
-  /// Log-sum-exps of the thread's two rows are needed for probabilities, sums of gradient times result for what follows.
+  /// Log-sum-exps of the thread's two rows are needed for probabilities, sums of gradient times result for what
+  /// follows.
   TAPEOUT_DEVICE void computeProbabilities(bool diagonal, int tokensOfTile, const float (&lse)[2]) {
     UNROLLED
     for (int i = 0; i < 32; ++i)
@@ -347,9 +358,10 @@ public:
     if (diagonal || tokensOfTile < kTile)
       hide<false>(probabilities_, diagonal, tokensOfTile);
   }
-  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the queries at `nextOwn`.
-  template <bool Last, typename Next>
-  TAPEOUT_DEVICE void step(int tile, const float (&gradientSums)[2], int next, uint32_t nextOwn, Next computeNextProbabilities) {
+  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the queries at
+  /// `nextOwn`.
+  template <bool Last, typename Next> TAPEOUT_DEVICE void step(int tile, const float (&gradientSums)[2], int next,
+                                                               uint32_t nextOwn, Next computeNextProbabilities) {
     if constexpr (!Last) {
       ring_.waitFull(next);
       beginProducts();
@@ -416,7 +428,8 @@ template <typename Type>
 TAPEOUT_DEVICE QueryNumbers numbersOf(const Item &item, uint32_t memory, uint32_t own, int group, float *numbers) {
   const int thread = threadIndex() % kWarpgroup, row = item.rowTile() * kTile + thread / 2;
   float sum = gradientSum<Type>(own + kGroups * kTileBytes, own + 2 * kGroups * kTileBytes);
-  float lse = kLog2E * loadFloat(memory + kQueryNumbers + (item.place() * kRowsOfBlock + group * kTile + thread / 2) * 4);
+  float lse =
+      kLog2E * loadFloat(memory + kQueryNumbers + (item.place() * kRowsOfBlock + group * kTile + thread / 2) * 4);
   if (row < SIZES.tokens && thread % 2 == 0) {
     numbers[rowNumbers(0, item.head()) + row] = lse;
     numbers[rowNumbers(1, item.head()) + row] = sum;
@@ -443,7 +456,8 @@ TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, 
   probabilities(item, item.first, numbers);
   for (bool more = true; more;) {
     for (int tile = item.first; tile < item.last; ++tile)
-      rows.template step<false>(tile, numbers.gradientSums, tile + 1, ownOf(item), [&] { probabilities(item, tile + 1, numbers); });
+      rows.template step<false>(tile, numbers.gradientSums, tile + 1, ownOf(item),
+                                [&] { probabilities(item, tile + 1, numbers); });
     Item following;
     QueryNumbers followingNumbers;
     more = items.next(item, following);
@@ -457,7 +471,8 @@ TAPEOUT_DEVICE void computeForQueries(const QueryArguments &p, uint32_t memory, 
     }
     syncGroup(group);
     const uint32_t through = ownOf(item) + 2 * kGroups * kTileBytes;
-    writeTile<Type>(rows.sums, SIZES.scale, through, p.queryGradient, kQueryGradient, item.head(), item.rowTile() * kTile);
+    writeTile<Type>(rows.sums, SIZES.scale, through, p.queryGradient, kQueryGradient, item.head(),
+                    item.rowTile() * kTile);
     if constexpr (Sums)
       writeColumnSums<Type>(through, group, p.sums, kQuerySums, item.head(), item.rowTile());
     barriers.releaseOwn(item.place());
@@ -512,8 +527,8 @@ TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Ba
         gradients.copyTile(stage + kTileBytes, i * kTile);
         // Rows of zeros behind the last token, where probabilities are 1, give nothing.
         const int row = i * kTile + column;
-        copy4(memory + kKeyNumbers + tile % kStages * kNumbersOfStage + numberAt * 4, numbers + (row < SIZES.tokens ? row : 0),
-              row < SIZES.tokens);
+        copy4(memory + kKeyNumbers + tile % kStages * kNumbersOfStage + numberAt * 4,
+              numbers + (row < SIZES.tokens ? row : 0), row < SIZES.tokens);
         arriveAfterCopies(barriers.ring.barrierOf(barriers.ring.full, tile));
       }
     }
@@ -525,7 +540,8 @@ TAPEOUT_DEVICE void copyForKeys(const KeyArguments &p, uint32_t memory, const Ba
 template <typename Type> class KeyRows {
 public:
   TAPEOUT_DEVICE KeyRows(const Ring &ring, uint32_t memory)
-      : ring_(ring), queries_(describe(memory + 2 * kKeyOwn)), numbers_(memory + kKeyNumbers + threadIndex() % 4 * 20 * 4) {
+      : ring_(ring), queries_(describe(memory + 2 * kKeyOwn)),
+        numbers_(memory + kKeyNumbers + threadIndex() % 4 * 20 * 4) {
     clear();
   }
   TAPEOUT_DEVICE void clear() {
@@ -545,7 +561,8 @@ public:
   }
   /// Which tile a step prepares besides: one for the same keys, the first one for the next keys, none.
   enum Next { kSameKeys, kNextKeys, kNone };
-  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the keys at `nextOwn`.
+  /// Adds what tile `tile` gives, while scores and probabilities of the next tile come to be, for the keys at
+  /// `nextOwn`.
   template <Next Kind> TAPEOUT_DEVICE void step(int tile, int next, uint32_t nextOwn) {
     constexpr bool Last = Kind == kNone;
     if constexpr (!Last)
@@ -558,8 +575,9 @@ public:
     uint32_t ofScores[16];
     UNROLLED
     for (int i = 0; i < 16; ++i)
-      ofScores[i] = pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - number(2 * i)),
-                         probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - number(2 * i + 1)), Type());
+      ofScores[i] =
+          pack(probabilities_[2 * i] * (gradientsOfProbabilities_[2 * i] - number(2 * i)),
+               probabilities_[2 * i + 1] * (gradientsOfProbabilities_[2 * i + 1] - number(2 * i + 1)), Type());
     if constexpr (!Last)
       loadNumbers(next, 0); // before the products, behind which they would queue
     beginProducts();
@@ -632,7 +650,8 @@ TAPEOUT_DEVICE void computeForKeys(const KeyArguments &p, uint32_t memory, const
     syncGroup(group);
     const uint32_t own = ownOf(item);
     writeTile<Type>(rows.keySums, SIZES.scale, own, p.keyGradient, kKeyGradient, item.head(), item.rowTile() * kTile);
-    writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, item.head(), item.rowTile() * kTile);
+    writeTile<Type>(rows.valueSums, 1, own + kGroups * kTileBytes, p.valueGradient, kValueGradient, item.head(),
+                    item.rowTile() * kTile);
     if constexpr (Sums) {
       writeColumnSums<Type>(own, group, p.keySums, kKeySums, item.head(), item.rowTile());
       writeColumnSums<Type>(own + kGroups * kTileBytes, group, p.valueSums, kValueSums, item.head(), item.rowTile());
@@ -672,28 +691,29 @@ template <typename Type, bool Sums> TAPEOUT_DEVICE void keyGradients(const KeyAr
 } // namespace
 
 // Arguments are the operands and results of tape.attention_query_gradient and tape.attention_key_gradients.
-#define KERNELS(Type, suffix)                                                                                                    \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
-  attention_query_gradient_##suffix(const void *query, const void *key, const void *value, const void *result,                  \
-                                    const float *lse, const void *gradient, void *queryGradientResult, float *numbers) {        \
-    queryGradient<Type, false>({query, key, value, result, gradient, lse, queryGradientResult, numbers, nullptr});               \
-  }                                                                                                                              \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
-  attention_query_gradient_sums_##suffix(const void *query, const void *key, const void *value, const void *result,             \
-                                         const float *lse, const void *gradient, void *queryGradientResult, float *numbers,     \
-                                         float *sums) {                                                                         \
-    queryGradient<Type, true>({query, key, value, result, gradient, lse, queryGradientResult, numbers, sums});                   \
-  }                                                                                                                              \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
-  attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *gradient,                 \
-                                   const float *numbers, void *keyGradient, void *valueGradient) {                              \
-    keyGradients<Type, false>({query, key, value, gradient, numbers, keyGradient, valueGradient, nullptr, nullptr});             \
-  }                                                                                                                              \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                              \
-  attention_key_gradients_sums_##suffix(const void *query, const void *key, const void *value, const void *gradient,            \
-                                        const float *numbers, void *keyGradient, void *valueGradient, float *keySums,           \
-                                        float *valueSums) {                                                                     \
-    keyGradients<Type, true>({query, key, value, gradient, numbers, keyGradient, valueGradient, keySums, valueSums});            \
+#define KERNELS(Type, suffix)                                                                                          \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  attention_query_gradient_##suffix(const void *query, const void *key, const void *value, const void *result,         \
+                                    const float *lse, const void *gradient, void *queryGradientResult,                 \
+                                    float *numbers) {                                                                  \
+    queryGradient<Type, false>({query, key, value, result, gradient, lse, queryGradientResult, numbers, nullptr});     \
+  }                                                                                                                    \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  attention_query_gradient_sums_##suffix(const void *query, const void *key, const void *value, const void *result,    \
+                                         const float *lse, const void *gradient, void *queryGradientResult,            \
+                                         float *numbers, float *sums) {                                                \
+    queryGradient<Type, true>({query, key, value, result, gradient, lse, queryGradientResult, numbers, sums});         \
+  }                                                                                                                    \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *gradient,        \
+                                   const float *numbers, void *keyGradient, void *valueGradient) {                     \
+    keyGradients<Type, false>({query, key, value, gradient, numbers, keyGradient, valueGradient, nullptr, nullptr});   \
+  }                                                                                                                    \
+  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  attention_key_gradients_sums_##suffix(const void *query, const void *key, const void *value, const void *gradient,   \
+                                        const float *numbers, void *keyGradient, void *valueGradient, float *keySums,  \
+                                        float *valueSums) {                                                            \
+    keyGradients<Type, true>({query, key, value, gradient, numbers, keyGradient, valueGradient, keySums, valueSums});  \
   }
 KERNELS(BFloat16, bf16)
 KERNELS(Float16, f16)

@@ -5,13 +5,26 @@
 
 namespace tapeout::codegen {
 
-/// Element [b, t, h, i] of a tensor, of column sums t a tile of 64 tokens, lies offset + b * batch + t * token + h * head + i elements behind its pointer.
+/// Element [b, t, h, i] of a tensor, of column sums t a tile of 64 tokens, lies offset + b * batch + t * token + h *
+/// head + i elements behind its pointer.
 struct AttentionPlace {
   int64_t offset, batch, token, head;
 };
 
-enum AttentionTensor { kQuery, kKey, kValue, kResult, kResultGradient, kQueryGradient, kKeyGradient,
-                       kValueGradient, kQuerySums, kKeySums, kValueSums, kAttentionTensors };
+enum AttentionTensor {
+  kQuery,
+  kKey,
+  kValue,
+  kResult,
+  kResultGradient,
+  kQueryGradient,
+  kKeyGradient,
+  kValueGradient,
+  kQuerySums,
+  kKeySums,
+  kValueSums,
+  kAttentionTensors
+};
 
 struct AttentionSizes {
   int32_t batch, heads, tokens, causal;
@@ -19,8 +32,8 @@ struct AttentionSizes {
   AttentionPlace places[kAttentionTensors];
 };
 
-constexpr int kAttentionHead = 64;    // elements of a head
-constexpr int kAttentionGroups = 2;   // warpgroups that compute; one more copies
+constexpr int kAttentionHead = 64;  // elements of a head
+constexpr int kAttentionGroups = 2; // warpgroups that compute; one more copies
 constexpr int kAttentionThreads = 128 * (kAttentionGroups + 1);
 
 } // namespace tapeout::codegen

@@ -16,7 +16,8 @@ extern const char tapeout_attention_gradient_code[], tapeout_attention_gradient_
 namespace tapeout::codegen {
 
 llvm::StringRef attentionGradientCode() {
-  return {tapeout_attention_gradient_code, size_t(tapeout_attention_gradient_code_end - tapeout_attention_gradient_code)};
+  return {tapeout_attention_gradient_code,
+          size_t(tapeout_attention_gradient_code_end - tapeout_attention_gradient_code)};
 }
 
 } // namespace tapeout::codegen

@@ -1,6 +1,6 @@
 // What a kernel that is written by hand says to a Hopper GPU (sm_90a): asynchronous copies, barriers in shared memory,
-// products of a warpgroup. Names and semantics are those of the PTX ISA 8.3, chapters "mbarrier", "cp.async" and "wgmma".
-// Shared memory is addressed by integers. Compiled by clang for NVPTX; tests compile it for the processor
+// products of a warpgroup. Names and semantics are those of the PTX ISA 8.3, chapters "mbarrier", "cp.async" and
+// "wgmma". Shared memory is addressed by integers. Compiled by clang for NVPTX; tests compile it for the processor
 // (tests/codegen/cuda/EmulatedHopper.h).
 #pragma once
 

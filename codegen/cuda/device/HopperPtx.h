@@ -21,13 +21,16 @@ TAPEOUT_DEVICE void initBarrier(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 TAPEOUT_DEVICE void fenceBarrierInit() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-TAPEOUT_DEVICE void arrive(uint32_t barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+TAPEOUT_DEVICE void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 /// Until the phase of this parity is over.
 TAPEOUT_DEVICE void wait(uint32_t barrier, uint32_t parity) {
-  asm volatile("{\n\t.reg .pred done;\n"
-               "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t@!done bra again;\n\t}" ::"r"(barrier),
-               "r"(parity)
-               : "memory");
+  asm volatile(
+      "{\n\t.reg .pred done;\n"
+      "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t@!done bra again;\n\t}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 
 /// 16 bytes, or zeros.
@@ -45,8 +48,12 @@ TAPEOUT_DEVICE void waitForCopies() { asm volatile("cp.async.wait_all;" ::: "mem
 /// Makes what copies and stores have written to shared memory visible to products.
 TAPEOUT_DEVICE void fenceForProducts() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-struct Words4 { uint32_t word[4]; };
-struct Floats4 { float value[4]; };
+struct Words4 {
+  uint32_t word[4];
+};
+struct Floats4 {
+  float value[4];
+};
 TAPEOUT_DEVICE Words4 loadShared16(uint32_t at) {
   Words4 v;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -68,9 +75,12 @@ TAPEOUT_DEVICE float loadFloat(uint32_t at) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
   return v;
 }
-TAPEOUT_DEVICE void storeShared(uint32_t at, uint32_t word) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(word) : "memory"); }
+TAPEOUT_DEVICE void storeShared(uint32_t at, uint32_t word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
+}
 TAPEOUT_DEVICE void storeGlobal16(void *at, Words4 v) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]),
+               "r"(v.word[3])
                : "memory");
 }
 
@@ -109,8 +119,12 @@ TAPEOUT_DEVICE float lowOf(uint32_t both, Float16) {
 TAPEOUT_DEVICE float highOf(uint32_t both, Float16) { return lowOf(both >> 16, Float16()); }
 
 /// Registers of each thread of the warpgroup, from here on; a multiple of 8.
-template <int Count> TAPEOUT_DEVICE void takeRegisters() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
-template <int Count> TAPEOUT_DEVICE void giveRegisters() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
+template <int Count> TAPEOUT_DEVICE void takeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count> TAPEOUT_DEVICE void giveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
 
 /// Before products: registers and memory are as the thread has left them.
 TAPEOUT_DEVICE void beginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -121,29 +135,33 @@ template <int Unfinished> TAPEOUT_DEVICE void waitForBatches() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Unfinished) : "memory");
 }
 
-#define TAPEOUT_8(d, i)                                                                                                          \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TAPEOUT_8(d, i)                                                                                                \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),          \
+      "+f"(d[i + 7])
 #define TAPEOUT_TILE(d) TAPEOUT_8(d, 0), TAPEOUT_8(d, 8), TAPEOUT_8(d, 16), TAPEOUT_8(d, 24)
-#define TAPEOUT_TILE_REGISTERS                                                                                                   \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, "   \
+#define TAPEOUT_TILE_REGISTERS                                                                                         \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "    \
+  "%24, %25, "                                                                                                         \
   "%26, %27, %28, %29, %30, %31}"
 #define TAPEOUT_WGMMA(type) "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " TAPEOUT_TILE_REGISTERS
 
 /// d [64, 64] = or += a [64, 16] b [64, 16]^T, both matrices of shared memory with the summed index along their rows.
-/// Thread t of a warp has of d the rows t / 4 and t / 4 + 8 of its warp's 16, and of each 8 columns 2 (t % 4) and the next.
-#define TAPEOUT_PRODUCT(Type, name)                                                                                              \
-  TAPEOUT_DEVICE void multiplyRows(float *d, uint64_t a, uint64_t b, int accumulate, Type) {                                    \
-    asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %34, 0;\n\t" TAPEOUT_WGMMA(name) ", %32, %33, add, 1, 1, 0, 0;\n\t}"  \
-                 : TAPEOUT_TILE(d)                                                                                               \
-                 : "l"(a), "l"(b), "r"(accumulate)                                                                               \
-                 : "memory");                                                                                                    \
-  }                                                                                                                              \
-  /* d += a b, where b [16, 64] lies in shared memory and `a` [64, 16] in registers, spread as 16 columns of d, in pairs. */     \
-  TAPEOUT_DEVICE void multiplyAddColumns(float *d, const uint32_t *a, uint64_t b, Type) {                                       \
-    asm volatile(TAPEOUT_WGMMA(name) ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                                  \
-                 : TAPEOUT_TILE(d)                                                                                               \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                                            \
-                 : "memory");                                                                                                    \
+/// Thread t of a warp has of d the rows t / 4 and t / 4 + 8 of its warp's 16, and of each 8 columns 2 (t % 4) and the
+/// next.
+#define TAPEOUT_PRODUCT(Type, name)                                                                                          \
+  TAPEOUT_DEVICE void multiplyRows(float *d, uint64_t a, uint64_t b, int accumulate, Type) {                                 \
+    asm volatile(                                                                                                            \
+        "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %34, 0;\n\t" TAPEOUT_WGMMA(name) ", %32, %33, add, 1, 1, 0, 0;\n\t}"       \
+        : TAPEOUT_TILE(d)                                                                                                    \
+        : "l"(a), "l"(b), "r"(accumulate)                                                                                    \
+        : "memory");                                                                                                         \
+  }                                                                                                                          \
+  /* d += a b, where b [16, 64] lies in shared memory and `a` [64, 16] in registers, spread as 16 columns of d, in pairs. */ \
+  TAPEOUT_DEVICE void multiplyAddColumns(float *d, const uint32_t *a, uint64_t b, Type) {                                    \
+    asm volatile(TAPEOUT_WGMMA(name) ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                              \
+                 : TAPEOUT_TILE(d)                                                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                                        \
+                 : "memory");                                                                                                \
   }
 TAPEOUT_PRODUCT(BFloat16, "bf16")
 TAPEOUT_PRODUCT(Float16, "f16")
