@@ -15,7 +15,7 @@ namespace tapeout::codegen {
 namespace {
 
 constexpr size_t kStack = 256 * 1024;
-constexpr unsigned kWarp = 32;
+constexpr unsigned kWarp = 32, kWarpgroup = 128;
 
 /// What has been read and is still to be written.
 struct Copy {
@@ -40,7 +40,8 @@ struct Meeting {
 class Block {
 public:
   Block(const Launch &launch, const std::function<void()> &thread)
-      : launch_(launch), thread_(thread), fibers_(launch.threads), warps_((launch.threads + kWarp - 1) / kWarp) {
+      : launch_(launch), thread_(thread), fibers_(launch.threads), warps_((launch.threads + kWarp - 1) / kWarp),
+        warpgroups_((launch.threads + kWarpgroup - 1) / kWarpgroup) {
     bytes_ = kStack * launch.threads;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     stacks_ = static_cast<char *>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0));
@@ -52,6 +53,8 @@ public:
     all_ = Meeting{launch_.threads, 0, 0, {}};
     for (unsigned w = 0; w < warps_.size(); ++w)
       warps_[w] = Meeting{std::min(kWarp, launch_.threads - w * kWarp), 0, 0, {}};
+    for (unsigned g = 0; g < warpgroups_.size(); ++g)
+      warpgroups_[g] = Meeting{std::min(kWarpgroup, launch_.threads - g * kWarpgroup), 0, 0, {}};
     for (unsigned i = 0; i < fibers_.size(); ++i) {
       fibers_[i].started = fibers_[i].ended = false;
       fibers_[i].copies.clear();
@@ -88,9 +91,14 @@ public:
       ++meeting.round;
     }
     while (meeting.round == round)
-      pause(fibers_[current]);
+      yield();
     return words;
   }
+  void yield() {
+    if (_setjmp(fibers_[current].place) == 0)
+      _longjmp(main_, 1);
+  }
+  void notify() { progress_ = true; }
   /// An asynchronous copy comes to its end at once, or when the thread waits for it: kernels must bear both.
   void copy(void *to, const void *from, size_t bytes) {
     if (launch_.backwards)
@@ -106,6 +114,8 @@ public:
 
   Meeting &all() { return all_; }
   Meeting &warp() { return warps_[current / kWarp]; }
+  Meeting &warpgroup() { return warpgroups_[current / kWarpgroup]; }
+  int64_t blocks() const { return launch_.blocks; }
 
   unsigned current = 0;
   int64_t block = 0;
@@ -120,16 +130,12 @@ private:
     fiber.started = true;
     setcontext(&fiber.start);
   }
-  void pause(Fiber &fiber) {
-    if (_setjmp(fiber.place) == 0)
-      _longjmp(main_, 1);
-  }
 
   const Launch &launch_;
   const std::function<void()> &thread_;
   std::vector<Fiber> fibers_;
   Meeting all_;
-  std::vector<Meeting> warps_;
+  std::vector<Meeting> warps_, warpgroups_;
   jmp_buf main_;
   char *stacks_;
   size_t bytes_;
@@ -144,8 +150,6 @@ void Block::start() {
   _longjmp(running->main_, 1);
 }
 
-int32_t threadIndex() { return running->current; }
-int32_t blockIndex() { return running->block; }
 void barrier() { running->meet(running->all(), running->current, 0); }
 int32_t shuffle(int32_t, int32_t word, int32_t distance, int32_t) {
   unsigned lane = running->current % kWarp, from = lane ^ distance;
@@ -175,6 +179,20 @@ int32_t lanesBefore() { return (1u << running->current % kWarp) - 1; }
 
 } // namespace
 
+namespace emulated {
+int threadIndex() { return running->current; }
+int blockIndex() { return running->block; }
+int blockCount() { return running->blocks(); }
+void syncBlock() { barrier(); }
+void syncWarp() { warpBarrier(~0); }
+void syncWarpgroup() { running->meet(running->warpgroup(), running->current % kWarpgroup, 0); }
+uint32_t wordOf(uint32_t word, unsigned lane) {
+  return running->meet(running->warp(), running->current % kWarp, word)[lane];
+}
+void yield() { running->yield(); }
+void notify() { running->notify(); }
+} // namespace emulated
+
 std::string runOnEmulator(const Launch &launch, const std::function<void()> &thread) {
   Block block(launch, thread);
   running = &block;
@@ -186,8 +204,8 @@ std::string runOnEmulator(const Launch &launch, const std::function<void()> &thr
 
 void *emulatedIntrinsic(const std::string &name) {
   static const std::map<std::string, void *> functions = {
-      {"llvm.nvvm.read.ptx.sreg.tid.x", reinterpret_cast<void *>(threadIndex)},
-      {"llvm.nvvm.read.ptx.sreg.ctaid.x", reinterpret_cast<void *>(blockIndex)},
+      {"llvm.nvvm.read.ptx.sreg.tid.x", reinterpret_cast<void *>(emulated::threadIndex)},
+      {"llvm.nvvm.read.ptx.sreg.ctaid.x", reinterpret_cast<void *>(emulated::blockIndex)},
       {"llvm.nvvm.barrier0", reinterpret_cast<void *>(barrier)},
       {"llvm.nvvm.shfl.sync.bfly.i32", reinterpret_cast<void *>(shuffle)},
       {"llvm.nvvm.vote.ballot.sync", reinterpret_cast<void *>(ballot)},

@@ -18,6 +18,22 @@ struct Launch {
 /// ended.
 std::string runOnEmulator(const Launch &launch, const std::function<void()> &thread);
 
+/// What a running thread asks and does.
+namespace emulated {
+int threadIndex();
+int blockIndex();
+int blockCount();
+// All threads of the block, of a warp or of a warpgroup of 128 arrive before any goes on.
+void syncBlock();
+void syncWarp();
+void syncWarpgroup();
+/// The word of one thread of the warp; all of them call it.
+uint32_t wordOf(uint32_t word, unsigned lane);
+/// Lets other threads run: for waiting until something changes, which the thread that changes it tells by `notify`.
+void yield();
+void notify();
+} // namespace emulated
+
 /// What kernels call instead of NVPTX's intrinsics, by the intrinsic's name; null for one that is not known.
 void *emulatedIntrinsic(const std::string &name);
 
