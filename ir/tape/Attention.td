@@ -57,7 +57,7 @@ def AttentionQueryGradientOp : Tape_Op<"attention_query_gradient", "Always", "Op
                        Tape_FloatTensor:$lse, Tape_FloatTensor:$gradient, BoolAttr:$causal, F64Attr:$scale,
                        UnitAttr:$sums, OptionalAttr<DenseI64ArrayAttr>:$places);
   let results = (outs Tape_FloatTensor:$query_gradient, Tape_FloatTensor:$rows, Variadic<Tape_FloatTensor>:$column_sums);
-  let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient attr-dict
+  let assemblyFormat = [{$query `,` $key `,` $value `,` $output `,` $lse `,` $gradient `scale` $scale attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($gradient)}];
 }
 
@@ -67,7 +67,7 @@ def AttentionKeyGradientsOp : Tape_Op<"attention_key_gradients", "Always", "Opaq
                        Tape_FloatTensor:$rows, BoolAttr:$causal, F64Attr:$scale, UnitAttr:$sums,
                        OptionalAttr<DenseI64ArrayAttr>:$places);
   let results = (outs Tape_FloatTensor:$key_gradient, Tape_FloatTensor:$value_gradient, Variadic<Tape_FloatTensor>:$column_sums);
-  let assemblyFormat = [{$query `,` $key `,` $value `,` $gradient `,` $rows attr-dict
+  let assemblyFormat = [{$query `,` $key `,` $value `,` $gradient `,` $rows `scale` $scale attr-dict
                          `:` type($query) `,` type($key) `,` type($value) `,` type($gradient) `,` type($rows)}];
 }
 #endif
