@@ -210,6 +210,34 @@ plan.kernel @t { ^bb0(%x: tensor<512x1024xf32>):
   EXPECT_EQ(count(ptx, "bar\\.sync"), 1u);
 }
 
+TEST(PtxTest, GradientsOfAttentionAreProductsOfHopperGpus) {
+  std::string text = R"(
+plan.kernel @of_query { ^bb0(%q: HEADS, %k: HEADS, %v: HEADS, %y: HEADS, %lse: tensor<2x3x200xf32>, %d: HEADS):
+  %dq, %rows = tape.attention_query_gradient %q, %k, %v, %y, %lse, %d scale 0.125 {causal = true,
+      places = array<i64: PLACE, PLACE, PLACE, PLACE, PLACE, PLACE>}
+    : HEADS, HEADS, HEADS, HEADS, tensor<2x3x200xf32>, HEADS
+  tape.yield %dq, %rows : HEADS, tensor<2x2x3x200xf32> }
+plan.kernel @of_keys { ^bb0(%q: HEADS, %k: HEADS, %v: HEADS, %d: HEADS, %rows: tensor<2x2x3x200xf32>):
+  %dk, %dv, %ks, %vs = tape.attention_key_gradients %q, %k, %v, %d, %rows scale 0.125 {causal = true, sums,
+      places = array<i64: PLACE, PLACE, PLACE, PLACE, PLACE, PLACE, PLACE, PLACE>}
+    : HEADS, HEADS, HEADS, HEADS, tensor<2x2x3x200xf32>
+  tape.yield %dk, %dv, %ks, %vs : HEADS, HEADS, tensor<2x4x3x64xf32>, tensor<2x4x3x64xf32> })";
+  auto replace = [&](const std::string &what, const std::string &by) {
+    text = std::regex_replace(text, std::regex(what), by);
+  };
+  replace("PLACE", "0, 38400, 192, 64");
+  for (std::string type : {"bf16", "f16"}) {
+    replace("HEADS|tensor<2x200x3x64xbf16>", "tensor<2x200x3x64x" + type + ">");
+    std::string ptx = ptxOf(text, 90, /*approximate=*/true);
+    EXPECT_EQ(count(ptx, "\\.target sm_90a"), 2u) << "a module for each";
+    EXPECT_EQ(count(ptx, "\\.visible \\.entry of_(query|keys)\\("), 2u);
+    EXPECT_EQ(count(ptx, "\\.maxntid 384"), 2u);
+    EXPECT_GT(count(ptx, "wgmma\\.mma_async\\.sync\\.aligned\\.m64n64k16\\.f32\\." + type), 0u);
+    EXPECT_GT(count(ptx, "cp\\.async\\.cg\\.shared\\.global"), 0u);
+    EXPECT_EQ(count(ptx, "tapeoutAttentionSizes"), 0u) << "sizes are constants of the kernel";
+  }
+}
+
 TEST(PtxTest, ManyTensorsAreFoundByTheThreadsOfAWarp) {
   std::string ptx = ptxOf(R"(
 plan.kernel @update attributes {tensors = 2 : i64} {
