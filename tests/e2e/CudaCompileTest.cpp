@@ -40,6 +40,19 @@ protected:
     return files;
   }
 
+  /// Compiles a model with heads of 64 elements in mixed precision; returns the modules with products of Hopper GPUs.
+  std::vector<std::string> hopperModules(const std::string &options) {
+    EXPECT_EQ(tapeout("model gpt --layers 2 --width 128 --heads 2 --vocab 64 --context 64 -o @m.tape").code, 0);
+    std::filesystem::remove_all(folder_ + "/ir");
+    Outcome outcome = tapeout("compile @m.tape -o @m --batch 4 --save-ir @ir " + options);
+    EXPECT_EQ(outcome.code, 0) << outcome.error;
+    std::vector<std::string> files;
+    for (const std::string &file : ptxFiles())
+      if (readFile(file).find("wgmma") != std::string::npos)
+        files.push_back(file);
+    return files;
+  }
+
   std::string folder_;
 };
 
@@ -63,6 +76,15 @@ TEST_P(CudaCompileTest, EveryKernelHasAForm) {
     EXPECT_EQ(ptx.find(".local"), std::string::npos) << file;
     EXPECT_EQ(ptx.find(".extern .func"), std::string::npos) << "a function that the GPU has not: " << file;
   }
+}
+
+// For the gradient of attention, in two modules that layers of one shape share.
+TEST_F(CudaCompileTest, HopperGpusHaveKernelsOfTheirOwn) {
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90").size(), 2u);
+  EXPECT_EQ(hopperModules("--precision fp16 --target cuda:sm_90").size(), 2u);
+  EXPECT_EQ(hopperModules("--target cuda:sm_90").size(), 0u);
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_80,sm_90").size(), 0u);
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90 --skip-pass select-attention-kernels").size(), 0u);
 }
 
 TEST_F(CudaCompileTest, TheSameBytesForAnyNumberOfThreadsAndFromTheCache) {
@@ -128,6 +150,21 @@ TEST_P(CudaCompileTest, KernelsFitIntoRegisters) {
       EXPECT_EQ(it->str(), "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") << assembled.error;
   }
   EXPECT_GT(kernels, 10u);
+}
+
+// With warnings of the assembler, the products of a kernel would wait for each other.
+TEST_F(CudaCompileTest, ProductsOfHopperGpusOverlap) {
+  for (const char *precision : {"bf16", "fp16"}) {
+    std::vector<std::string> modules = hopperModules(fmt::format("--precision {} --target cuda:sm_90", precision));
+    EXPECT_EQ(modules.size(), 2u);
+    for (const std::string &file : modules) {
+      Outcome assembled = run(TAPEOUT_PTXAS, "-v -O3 -arch=sm_90a -o @cubin " + file);
+      EXPECT_EQ(assembled.code, 0) << assembled.error;
+      const std::string none = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+      EXPECT_NE(assembled.error.find(none), std::string::npos) << assembled.error;
+      EXPECT_EQ(assembled.error.find("Potential Performance Loss"), std::string::npos) << assembled.error;
+    }
+  }
 }
 
 #endif
