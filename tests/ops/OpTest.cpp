@@ -75,6 +75,8 @@ TEST_P(OpTest, HasTheGradientOfFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(All, OpTest, testing::Range<size_t>(0, allSamples().size()),
                          [](const auto &info) { return allSamples()[info.param].name; });
 
+// Kernels that are written by hand stand for part of an op that has samples; they are tested where they run, like
+// AttentionGradientTest.
 TEST(SampleTable, HasEveryOp) {
   auto context = makeContext();
   std::set<std::string> sampled;
@@ -83,8 +85,9 @@ TEST(SampleTable, HasEveryOp) {
     test.module->walk([&](Operation *op) { sampled.insert(op->getName().getStringRef().str()); });
   }
   for (RegisteredOperationName op : context->getRegisteredOperations())
-    if (op.getDialectNamespace() == "tape")
+    if (op.getDialectNamespace() == "tape" && !op.hasTrait<tape::HandWrittenKernel>()) {
       EXPECT_TRUE(sampled.contains(op.getStringRef().str())) << op.getStringRef().str() << " has no sample";
+    }
 }
 } // namespace
 
