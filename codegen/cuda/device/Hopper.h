@@ -16,7 +16,7 @@ constexpr int kWarp = 32, kWarpgroup = 128;
 #define TAPEOUT_KERNEL(threads) extern "C" __attribute__((nvptx_kernel)) void
 #include "codegen/cuda/device/HopperPtx.h"
 #else
-#include "tests/codegen/cuda/EmulatedHopper.h"
+#include "EmulatedHopper.h" // on the include path of tests only
 #endif
 
 /// A matrix in shared memory with rows of 128 bytes, swizzled by 128 bytes: piece `c` of 16 bytes of row `r` lies at
