@@ -36,6 +36,9 @@ constexpr int kStages = 8; // of the ring
 constexpr int kComputeRegisters = 232, kCopyRegisters = 40;
 
 TAPEOUT_DEVICE int tiles() { return (SIZES.tokens + kTile - 1) / kTile; }
+/// With the tile behind the last one that the second group has where tiles are odd: rows of zeros, of which nothing is
+/// written. A group without work would wait for the tiles of its next item while this one's place is not free for them.
+TAPEOUT_DEVICE int rowTiles() { return (tiles() + kGroups - 1) / kGroups * kGroups; }
 
 /// The work of all blocks: pairs of blocks of rows of one head.
 struct Work {
@@ -96,12 +99,12 @@ struct Barriers {
 
 /// What a group does: sums over tiles of the ring for 64 rows of a head. In few numbers, since registers are scarce.
 struct Item {
-  int rows = 0; // the head times the tiles of a head, and the tile of its rows; then a bit: which place they lie at
+  int rows = 0; // the head times the row tiles of a head, and the tile of its rows; then a bit: which place they lie at
   int first = 0, last = -1; // tiles of the ring
 
   TAPEOUT_DEVICE int place() const { return rows & 1; }
-  TAPEOUT_DEVICE int head() const { return rows / 2 / tiles(); }
-  TAPEOUT_DEVICE int rowTile() const { return rows / 2 % tiles(); }
+  TAPEOUT_DEVICE int head() const { return rows / 2 / rowTiles(); }
+  TAPEOUT_DEVICE int rowTile() const { return rows / 2 % rowTiles(); }
 };
 
 /// The items of a group, in the order in which tiles are copied: `Seen` says which tiles are copied for a block of
@@ -115,24 +118,17 @@ public:
   TAPEOUT_DEVICE bool next(const Item &item, Item &following) {
     const Work work;
     skip(item.last + 1, tile_);
-    while (position_ / 2 < work.total) {
-      const int pair = position_ / 2, block = work.blockOf(pair, position_ % 2), rowTile = kGroups * block + group_;
-      position_ = position_ % 2 + 1 < work.countOf(pair) ? position_ + 1 : 2 * (pair + blockCount());
-      place_ ^= 1;
-      const int begin = Seen::beginOf(block), end = Seen::endOf(block), first = tile_;
-      int from = Seen::beginOfRow(rowTile), to = Seen::endOfRow(rowTile);
-      if (rowTile >= tiles() || from >= end)
-        from = to = end;
-      tile_ += end - begin;
-      skip(first, first + from - begin);
-      if (from < to) {
-        following = {2 * (work.headOf(pair) * tiles() + rowTile) + place_, first + from - begin,
-                     first + to - begin - 1};
-        return true;
-      }
-      barriers_.releaseOwn(place_);
-    }
-    return false;
+    if (position_ / 2 >= work.total)
+      return false;
+    const int pair = position_ / 2, block = work.blockOf(pair, position_ % 2), rowTile = kGroups * block + group_;
+    position_ = position_ % 2 + 1 < work.countOf(pair) ? position_ + 1 : 2 * (pair + blockCount());
+    place_ ^= 1;
+    const int begin = Seen::beginOf(block), first = tile_ - begin;
+    const int from = Seen::beginOfRow(rowTile), to = Seen::endOfRow(rowTile);
+    tile_ += Seen::endOf(block) - begin;
+    skip(first + begin, first + from);
+    following = {2 * (work.headOf(pair) * rowTiles() + rowTile) + place_, first + from, first + to - 1};
+    return true;
   }
 
 private:
@@ -219,7 +215,7 @@ template <typename Type> TAPEOUT_DEVICE void writeColumnSums(uint32_t tile, int 
     multiplyAddColumns(sums, ones, behind(describe(tile), 16 * kRowBytes * i), Type());
   endBatch();
   waitForBatches<0>();
-  if (const int thread = threadIndex() % kWarpgroup; thread < 4) { // has the first row
+  if (const int thread = threadIndex() % kWarpgroup; thread < 4 && rowTile < tiles()) { // has the first row
     const AttentionPlace &place = SIZES.places[tensor];
     float *to = pointer + place.offset + head / SIZES.heads * place.batch + rowTile * place.token +
                 head % SIZES.heads * place.head;
@@ -495,7 +491,9 @@ struct KeyArguments {
 struct SeenQueries {
   TAPEOUT_DEVICE static int beginOf(int block) { return beginOfRow(kGroups * block); }
   TAPEOUT_DEVICE static int endOf(int) { return tiles(); }
-  TAPEOUT_DEVICE static int beginOfRow(int rowTile) { return SIZES.causal ? rowTile : 0; }
+  TAPEOUT_DEVICE static int beginOfRow(int rowTile) {
+    return !SIZES.causal ? 0 : rowTile < tiles() ? rowTile : tiles() - 1;
+  }
   TAPEOUT_DEVICE static int endOfRow(int) { return tiles(); }
 };
 
