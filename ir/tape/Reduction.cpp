@@ -2,6 +2,7 @@
 
 #include "ir/tape/Elementwise.h"
 #include "ir/tape/Scalars.h"
+#include "ir/tape/Shape.h"
 #include "ir/tape/TapeBuilder.h"
 #include "ir/tape/Target.h"
 
@@ -89,15 +90,27 @@ static int64_t partsOf(int64_t elements) {
   return 1;
 }
 
+// Whether a kernel of the value would read a slice.
+static bool isBehindSlice(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<SliceOp>(op))
+      return true;
+    if (!isa<ReshapeOp, TransposeOp, ConvertOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 // The parts of long columns: as many as keep the blocks of a large device busy, but few against the rows. Parts that are bands
-// (bandsOf) can be summed by a kernel that computes the rows.
-static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most) {
+// (bandsOf) can be summed by a kernel that computes the rows. They begin and end where runs of `run` rows do, or divide these.
+static int64_t columnPartsOf(int64_t rows, int64_t columns, int64_t most, int64_t run) {
   constexpr int64_t kMostElements = int64_t(1) << 20, kLong = 1024, kLeastRows = 16;
   if (rows < kLong)
     return 1;
   int64_t largest = 1;
   for (int64_t parts = std::min({most, rows / kLeastRows, kMostElements / columns}); parts > 1; --parts)
-    if (rows % parts == 0) {
+    if (int64_t part = rows / parts; rows % parts == 0 && (part % run == 0 || run % part == 0)) {
       if (parts >= kLeastBands && rows / parts % kBandSlots == 0)
         return parts;
       largest = std::max(largest, parts);
@@ -111,7 +124,9 @@ void ReduceOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   int64_t elements = elementCount(getOperand().getType());
   if (!reducesRows(*this)) {
     int64_t columns = elementCount(getResult().getType()), rows = elements / columns, first = getDimensions().front();
-    int64_t parts = columnPartsOf(rows, columns, targetOf(*this).columnReductionParts);
+    // Rows of a slice are evenly spaced along its last dimension only.
+    int64_t run = isBehindSlice(getOperand()) ? shapeOf(getOperand())[getDimensions().back()] : 1;
+    int64_t parts = columnPartsOf(rows, columns, targetOf(*this).columnReductionParts, run);
     if (parts == 1)
       return;
     SmallVector<int64_t> shape(shapeOf(getOperand()).take_front(first));

@@ -107,6 +107,15 @@ TEST_F(CudaCompileTest, WideModelsAndFrozenOnes) {
   }
 }
 
+// Columns of a slice, in parts that its rows divide: sums over the patches of 128 images.
+TEST_F(CudaCompileTest, ManyImages) {
+  ASSERT_EQ(tapeout("model vit-b16 --layers 1 -o @vit.tape").code, 0);
+  for (const char *precision : {"fp32", "bf16"}) {
+    Outcome vit = tapeout(fmt::format("compile @vit.tape --plan-only -o @plan --batch 128 --target cuda:sm_90 --precision {}", precision));
+    EXPECT_EQ(vit.code, 0) << vit.error;
+  }
+}
+
 TEST_F(CudaCompileTest, RefusesWhatHasNoForm) {
   ASSERT_EQ(tapeout("model lenet -o @m.tape").code, 0);
   Outcome outcome = tapeout("compile @m.tape -o @m --target cuda");
