@@ -20,13 +20,13 @@ namespace {
 
 constexpr int64_t kHead = 64; // elements
 
-/// 16 bits, every query with a key of its own, nothing dropped or padded. The kernels count blocks and tokens in 32
-/// bits.
+/// 16 bits, every query with a key of its own, nothing dropped or padded. The kernels count rows and tiles in 32 bits.
 bool hasKernels(tape::AttentionGradOp op) {
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery()), key = tape::shapeOf(op.getKey());
-  constexpr uint64_t kMostRows = uint64_t(1) << 30;
+  constexpr int64_t kMostTokens = 1 << 20, kMostRows = 1 << 28;
   return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] == kHead && query == key &&
-         !op.isStochastic() && !op.getLengths() && uint64_t(query[0]) * query[1] * query[2] <= kMostRows;
+         !op.isStochastic() && !op.getLengths() && query[1] <= kMostTokens &&
+         query[0] <= kMostRows / query[1] / query[2];
 }
 
 struct Kernels {
@@ -60,8 +60,10 @@ public:
   Value of(Value value) {
     if (auto ofQuery = value.getDefiningOp<tape::AttentionQueryGradientOp>())
       return value == ofQuery.getQueryGradient() && ofQuery.getSums() ? ofQuery.getColumnSums().front() : Value();
-    if (auto ofKeys = value.getDefiningOp<tape::AttentionKeyGradientsOp>())
-      return ofKeys.getSums() ? ofKeys.getColumnSums()[cast<OpResult>(value).getResultNumber()] : Value();
+    if (auto ofKeys = value.getDefiningOp<tape::AttentionKeyGradientsOp>()) {
+      unsigned number = cast<OpResult>(value).getResultNumber();
+      return ofKeys.getSums() && number < 2 ? ofKeys.getColumnSums()[number] : Value();
+    }
     Operation *op = value.getDefiningOp();
     if (auto convert = dyn_cast_or_null<tape::ConvertOp>(op))
       return of(convert.getOperand()); // sums are f32
@@ -105,7 +107,8 @@ private:
 void sumColumnSums(ModuleOp module) {
   SmallVector<tape::ReduceOp> reductions;
   module.walk([&](tape::ReduceOp op) {
-    if (op.getKind() == "sum" && op.getDimensions() == ArrayRef<int64_t>{0, 1})
+    bool overRows = op.getKind() == "sum" && op.getDimensions() == ArrayRef<int64_t>{0, 1};
+    if (overRows && !tape::isLowPrecision(tape::elementOf(op.getResult()))) // sums are f32
       reductions.push_back(op);
   });
   for (tape::ReduceOp reduce : reductions) {
@@ -115,8 +118,12 @@ void sumColumnSums(ModuleOp module) {
   }
 }
 
-/// Kernels whose sums nobody reads do without them.
+/// Kernels whose sums nobody reads, or only what has come to nothing, do without them.
 template <typename Op> void dropUnusedSums(Op op) {
+  for (Value sums : op.getColumnSums())
+    for (Operation *user : llvm::make_early_inc_range(sums.getUsers()))
+      if (user->use_empty())
+        user->erase();
   if (!llvm::all_of(op.getColumnSums(), [](Value sums) { return sums.use_empty(); }))
     return;
   OpBuilder builder(op);

@@ -60,6 +60,22 @@ module attributes {tape.target = "cuda"} {
     %m = tape.reduce "max" %e over [0, 1] : tensor<2x72x3x64xf32>
     return %s, %m : tensor<72x3x64xf32>, tensor<3x64xf32>
   }
+
+  // A sum of 16 bits, and a sum of a gradient and something else.
+  // CHECK-LABEL: @sums_of_others
+  // CHECK-NOT: sums {
+  // CHECK-NOT: sums,
+  // CHECK: return
+  func.func @sums_of_others(%q: tensor<2x72x3x64xbf16>, %lse: tensor<2x3x72xf32>) -> (tensor<3x64xbf16>, tensor<384xf32>) {
+    %g:3 = tape.attention_grad %q, %q, %q, %q, %lse, %q {causal = true, scale = 0.5} : tensor<2x72x3x64xbf16>, tensor<2x72x3x64xbf16>, tensor<2x72x3x64xbf16>, tensor<2x72x3x64xbf16>, tensor<2x3x72xf32>, tensor<2x72x3x64xbf16>
+    %s = tape.reduce "sum" %g#0 over [0, 1] : tensor<2x72x3x64xbf16>
+    %dk = tape.reshape %g#1 to [2, 72, 192] : tensor<2x72x3x64xbf16>
+    %other = tape.reshape %q to [2, 72, 192] : tensor<2x72x3x64xbf16>
+    %d = tape.concatenate %dk, %other dim 2 : tensor<2x72x192xbf16>, tensor<2x72x192xbf16>
+    %f = tape.convert %d to f32 : tensor<2x72x384xbf16>
+    %t = tape.reduce "sum" %f over [0, 1] : tensor<2x72x384xf32>
+    return %s, %t : tensor<3x64xbf16>, tensor<384xf32>
+  }
 }
 
 // -----
