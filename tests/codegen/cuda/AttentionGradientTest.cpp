@@ -209,9 +209,13 @@ TEST(AttentionGradientTest, AFewTokensInTheFourthTile) {
   expectReferenceInAnyOrder(Attention(shapeOf(Type::BF16, false, 2, 2, 200)));
   expectReferenceInAnyOrder(Attention(shapeOf(Type::F16, true, 2, 2, 200)));
 }
-TEST(AttentionGradientTest, MoreTilesThanTheRingHas) {
+TEST(AttentionGradientTest, FiveTiles) {
   expectReferenceInAnyOrder(Attention(shapeOf(Type::BF16, true, 1, 2, 264)));
   expectReferenceInAnyOrder(Attention(shapeOf(Type::F16, false, 1, 2, 264)));
+}
+TEST(AttentionGradientTest, MoreTilesThanTheRingHas) { // and an odd number of them
+  expectReferenceInAnyOrder(Attention(shapeOf(Type::BF16, true, 1, 1, 520)));
+  expectReferenceInAnyOrder(Attention(shapeOf(Type::BF16, false, 1, 1, 520)));
 }
 TEST(AttentionGradientTest, SumsOfColumns) {
   expectSumsBesides(Attention(shapeOf(Type::BF16, true, 2, 2, 72)));
