@@ -58,7 +58,8 @@ struct Tools {
   void compile(Part &part) const {
     part.bounds.limitRegisters = !part.exact && assembler && assembler->needsRegisterLimit();
     part.result.ptx = emitPtx(*part.module, nameOf(*llvm::min_element(options.architectures), part), part.bounds);
-    if (!assembler)
+    // Without ptxas, the driver does it: nvJitLink cannot give warpgroups registers of their own.
+    if (!assembler || (part.exact && assembler->needsRegisterLimit()))
       return;
     for (unsigned architecture : options.architectures) {
       Result<std::string> cubin = assemble(part.result.ptx, nameOf(architecture, part));
@@ -145,6 +146,8 @@ FailureOr<CudaModule> compileCudaKernels(ModuleOp planModule, const CudaOptions 
   for (Part &part : parts) {
     if (!part.status.isOk())
       return emitError(planModule.getLoc(), part.status.message());
+    if (part.exact && !part.result.cubins.empty()) // no other GPU's driver would take it
+      part.result.ptx.clear();
     result.modules.push_back(std::move(part.result));
   }
   result.assembler = tools.assembler ? StringRef(tools.assembler->name()).split(' ').first.str() : "none";

@@ -44,7 +44,7 @@ struct CudaCubin {
 };
 
 struct CudaKernels {
-  std::string ptx; // for the lowest of the architectures
+  std::string ptx; // for the lowest of the architectures; empty: the cubins are all that runs
   std::vector<CudaCubin> cubins; // one for each architecture, or none
 };
 

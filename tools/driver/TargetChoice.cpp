@@ -11,7 +11,7 @@
 namespace tapeout::driver {
 namespace {
 
-// Those that LLVM 19 and bf16 arithmetic allow. The PTX runs on newer ones, too.
+// Those that LLVM 19 and bf16 arithmetic allow. The PTX runs on newer ones, too, but for that of kernels for Hopper GPUs only.
 constexpr unsigned kArchitectures[] = {80, 86, 87, 89, 90};
 
 /// The newest architecture whose code runs on a GPU of this compute capability, or nothing older than the oldest.
@@ -25,7 +25,7 @@ unsigned architectureFor(unsigned gpu) {
 
 TargetChoice cudaOfThisMachine() {
   std::optional<unsigned> gpu = detectGpu();
-  return {"cuda", {gpu ? architectureFor(*gpu) : 90}};
+  return {"cuda", {gpu ? architectureFor(*gpu) : 90}, /*forNewerGpu=*/gpu && *gpu / 10 > kArchitectures[std::size(kArchitectures) - 1] / 10};
 }
 
 } // namespace
@@ -38,7 +38,7 @@ std::string TargetChoice::text() const {
 
 bool TargetChoice::isHopper() const {
   auto isHopper = [](unsigned architecture) { return architecture / 10 == 9; };
-  return !architectures.empty() && std::all_of(architectures.begin(), architectures.end(), isHopper);
+  return !forNewerGpu && !architectures.empty() && std::all_of(architectures.begin(), architectures.end(), isHopper);
 }
 
 int64_t TargetChoice::attentionHeadSize() const { return isHopper() ? 256 : 128; }

@@ -12,10 +12,11 @@ namespace tapeout::driver {
 struct TargetChoice {
   std::string name = "cpu";            ///< of ir/tape/Target.h
   std::vector<unsigned> architectures; ///< cuda: compute capabilities, 90 is sm_90
+  bool forNewerGpu = false;            ///< whether a GPU shall run it that is newer than all of them, by PTX
 
   /// As --target takes it: "cpu", "cuda:sm_80,sm_90".
   std::string text() const;
-  /// Whether all of the architectures are Hopper GPUs.
+  /// Whether only Hopper GPUs shall run it.
   bool isHopper() const;
   /// Largest head of attention that cuDNN computes on all of the architectures.
   int64_t attentionHeadSize() const;

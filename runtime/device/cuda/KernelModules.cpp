@@ -63,8 +63,8 @@ Status checkImages(const Plan &plan, int architecture, const std::string &device
     if (!chooseImage(*module, architecture))
       return Status::error(ExitCode::Unavailable,
                            fmt::format("this executable has kernels for {}, which the {} (sm_{}) cannot run; compile the "
-                                       "model with --target cuda:sm_{}",
-                                       architecturesOf(plan), device, architecture, architecture));
+                                       "model with --target cuda on this machine",
+                                       architecturesOf(plan), device, architecture));
   return Status::ok();
 }
 
