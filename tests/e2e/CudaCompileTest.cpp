@@ -87,6 +87,16 @@ TEST_F(CudaCompileTest, HopperGpusHaveKernelsOfTheirOwn) {
   EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90 --skip-pass select-attention-kernels").size(), 0u);
 }
 
+// Only a Hopper GPU could run them.
+TEST_F(CudaCompileTest, TheGpuOfThisMachineDecides) {
+  ::setenv("LD_LIBRARY_PATH", TAPEOUT_FAKE_GPU, 1);
+  for (auto [gpu, modules] : {std::pair("90", 2u), std::pair("100", 0u), std::pair("120", 0u), std::pair("89", 0u)}) {
+    ::setenv("TAPEOUT_FAKE_GPU", gpu, 1);
+    EXPECT_EQ(hopperModules("--precision bf16 --target cuda").size(), modules) << gpu;
+  }
+  ::unsetenv("LD_LIBRARY_PATH");
+}
+
 TEST_F(CudaCompileTest, TheSameBytesForAnyNumberOfThreadsAndFromTheCache) {
   ASSERT_EQ(tapeout("model gpt --layers 1 -o @m.tape").code, 0);
   ASSERT_EQ(tapeout("compile @m.tape -o @a --target cuda:sm_90 --threads 1").code, 0);
@@ -162,6 +172,14 @@ TEST_P(CudaCompileTest, KernelsFitIntoRegisters) {
 }
 
 // With warnings of the assembler, the products of a kernel would wait for each other.
+// Machine code is all that runs: PTX of other kernels would let an older or newer GPU begin.
+TEST_F(CudaCompileTest, HopperGpusAreNamedBySuchExecutables) {
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90").size(), 2u);
+  EXPECT_EQ(run(folder_ + "/m", "--describe").out.find("PTX"), std::string::npos);
+  EXPECT_EQ(hopperModules("--target cuda:sm_90").size(), 0u);
+  EXPECT_NE(run(folder_ + "/m", "--describe").out.find("PTX"), std::string::npos);
+}
+
 TEST_F(CudaCompileTest, ProductsOfHopperGpusOverlap) {
   for (const char *precision : {"bf16", "fp16"}) {
     std::vector<std::string> modules = hopperModules(fmt::format("--precision {} --target cuda:sm_90", precision));

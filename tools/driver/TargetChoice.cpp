@@ -6,12 +6,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 namespace tapeout::driver {
 namespace {
 
-// Those that LLVM 19 and bf16 arithmetic allow. The PTX runs on newer ones, too, but for that of kernels for Hopper GPUs only.
+// Those that LLVM 19 and bf16 arithmetic allow. The PTX runs on newer ones, too, but for that of kernels for Hopper GPUs
+// only.
 constexpr unsigned kArchitectures[] = {80, 86, 87, 89, 90};
 
 /// The newest architecture whose code runs on a GPU of this compute capability, or nothing older than the oldest.
@@ -25,7 +27,8 @@ unsigned architectureFor(unsigned gpu) {
 
 TargetChoice cudaOfThisMachine() {
   std::optional<unsigned> gpu = detectGpu();
-  return {"cuda", {gpu ? architectureFor(*gpu) : 90}, /*forNewerGpu=*/gpu && *gpu / 10 > kArchitectures[std::size(kArchitectures) - 1] / 10};
+  const unsigned newest = *std::rbegin(kArchitectures);
+  return {"cuda", {gpu ? architectureFor(*gpu) : newest}, /*forNewerGpu=*/gpu && *gpu / 10 > newest / 10};
 }
 
 } // namespace
