@@ -18,13 +18,11 @@ namespace tapeout {
 
 namespace {
 
-constexpr int64_t kHead = 64; // elements
-
 /// 16 bits, every query with a key of its own, nothing dropped or padded. The kernels count rows and tiles in 32 bits.
 bool hasKernels(tape::AttentionGradOp op) {
   ArrayRef<int64_t> query = tape::shapeOf(op.getQuery()), key = tape::shapeOf(op.getKey());
   constexpr int64_t kMostTokens = 1 << 20, kMostRows = 1 << 28;
-  return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] == kHead && query == key &&
+  return tape::isLowPrecision(tape::elementOf(op.getQuery())) && query[3] == tape::kKernelHead && query == key &&
          !op.isStochastic() && !op.getLengths() && query[1] <= kMostTokens &&
          query[0] <= kMostRows / query[1] / query[2];
 }

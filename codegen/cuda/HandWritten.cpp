@@ -21,6 +21,8 @@ namespace {
 // An H100 and an H200 have as many multiprocessors, each of which holds one block. Any number gives the same bits.
 constexpr int64_t kMultiprocessors = 132;
 
+static_assert(kAttentionHead == tape::kKernelHead && kAttentionTile == tape::kKernelTile);
+
 std::unique_ptr<llvm::Module> parseDeviceCode(llvm::LLVMContext &context) {
   llvm::StringRef bytes = attentionGradientCode();
   auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, "AttentionGradient"), context);
@@ -111,7 +113,7 @@ FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMC
   define(*result.module, "tapeoutAttentionSizes", {bytes, sizeof(AttentionSizes)});
   keepOnly(*result.module, function, kernel.getSymName());
 
-  const int64_t rowBlocks = llvm::divideCeil(sizes->tokens, 64 * kAttentionGroups);
+  const int64_t rowBlocks = llvm::divideCeil(sizes->tokens, kAttentionTile * kAttentionGroups);
   const int64_t pairs = llvm::divideCeil(rowBlocks, 2) * sizes->batch * sizes->heads;
   CudaKernel &built = result.kernel;
   built.symbol = kernel.getSymName().str();

@@ -99,12 +99,13 @@ def AttentionOp : Plan_Instruction<"attention"> {
   let summary = "Attention by the target's library; see table Attention of runtime/plan.fbs";
   let description = [{Reads query, key, value; with `backward` also the result, lse and the gradient. Writes result and lse, or
     the gradients of query, key and value. With `padded` it reads lengths besides, with `dropout`, its rate, at last seed and
-    offset of the library's generator. `nondeterministic` lets the backward add in any order. `sizes` is batch, heads, key heads, tokens, head size; `places` holds offset and strides
-    of batch, token and head for each tensor of heads.}];
+    offset of the library's generator. `nondeterministic` lets the backward add in any order. `sizes` is batch, heads, key
+    heads, tokens, head size; `places` holds offset and strides of batch, token and head for each tensor of heads.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes, Optional<Plan_SlotType>:$scratch,
                        UnitAttr:$backward, UnitAttr:$nondeterministic, UnitAttr:$causal, UnitAttr:$padded, F64Attr:$scale,
                        OptionalAttr<F64Attr>:$dropout, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$places);
-  let assemblyFormat = [{(`backward` $backward^)? (`nondeterministic` $nondeterministic^)? (`causal` $causal^)? (`padded` $padded^)? `(` $reads `)` `->` `(` $writes `)`
+  let assemblyFormat = [{(`backward` $backward^)? (`nondeterministic` $nondeterministic^)? (`causal` $causal^)?
+                         (`padded` $padded^)? `(` $reads `)` `->` `(` $writes `)`
                          (`scratch` $scratch^)? `scale` $scale (`dropout` $dropout^)? `sizes` $sizes `places` $places attr-dict}];
 }
 def CopyOp : Plan_Instruction<"copy"> {

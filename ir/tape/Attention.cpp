@@ -249,9 +249,8 @@ bool AttentionKeyGradientsOp::writesStrides(unsigned, ArrayRef<int64_t> strides)
 
 namespace {
 Type columnSumsOf(Value query) {
-  constexpr int64_t kTile = 64;
   ArrayRef<int64_t> q = shapeOf(query);
-  return RankedTensorType::get({q[0], int64_t(llvm::divideCeil(q[1], kTile)), q[2], q[3]}, computeType(elementOf(query)));
+  return RankedTensorType::get({q[0], int64_t(llvm::divideCeil(q[1], kKernelTile)), q[2], q[3]}, computeType(elementOf(query)));
 }
 } // namespace
 LogicalResult AttentionQueryGradientOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,

@@ -30,7 +30,7 @@ extern const AttentionSizes tapeoutAttentionSizes;
 namespace {
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr int kTile = 64, kGroups = kAttentionGroups, kRowsOfBlock = kTile * kGroups;
+constexpr int kTile = kAttentionTile, kGroups = kAttentionGroups, kRowsOfBlock = kTile * kGroups;
 constexpr uint32_t kTileBytes = kTile * kRowBytes;
 constexpr int kStages = 8; // of the ring
 constexpr int kComputeRegisters = 232, kCopyRegisters = 40;
@@ -82,7 +82,6 @@ struct Barriers {
         initBarrier(ring.full + 8 * i, kWarpgroup);
         initBarrier(ring.empty + 8 * i, 4 * kGroups);
       }
-      UNROLLED
       for (int i = 0; i < 2; ++i)
         initBarrier(ownEmpty + 8 * i, 4 * kGroups);
       fenceBarrierInit();
@@ -175,14 +174,11 @@ template <typename Type> TAPEOUT_DEVICE void writeTile(const float *sums, float 
                                                        AttentionTensor tensor, int head, int firstRow) {
   const int lane = threadIndex() % kWarp, warp = threadIndex() / kWarp % 4, row = 16 * warp + lane / 4;
   UNROLLED
-  for (int j = 0; j < 8; ++j)
-    UNROLLED
-  for (int half = 0; half < 2; ++half) {
-    const float *two = sums + 4 * j + 2 * half;
-    bool exists =
-        firstRow + row + 8 * half < SIZES.tokens; // what is behind the last token shall not count in sums of columns
-    storeShared(through + swizzled(row + 8 * half, j) + lane % 4 * 4,
-                exists ? pack(two[0] * factor, two[1] * factor, Type()) : 0);
+  for (int i = 0; i < 16; ++i) { // pairs of neighbouring columns
+    const int r = row + i % 2 * 8;
+    bool exists = firstRow + r < SIZES.tokens; // what is behind the last token shall not count in sums of columns
+    storeShared(through + swizzled(r, i / 2) + lane % 4 * 4,
+                exists ? pack(sums[2 * i] * factor, sums[2 * i + 1] * factor, Type()) : 0);
   }
   syncWarp(); // a warp writes its own rows
   const AttentionPlace &place = SIZES.places[tensor];
@@ -690,24 +686,24 @@ template <typename Type, bool Sums> TAPEOUT_DEVICE void keyGradients(const KeyAr
 
 // Arguments are the operands and results of tape.attention_query_gradient and tape.attention_key_gradients.
 #define KERNELS(Type, suffix)                                                                                          \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  TAPEOUT_KERNEL                                                                                                       \
   attention_query_gradient_##suffix(const void *query, const void *key, const void *value, const void *result,         \
                                     const float *lse, const void *gradient, void *queryGradientResult,                 \
                                     float *numbers) {                                                                  \
     queryGradient<Type, false>({query, key, value, result, gradient, lse, queryGradientResult, numbers, nullptr});     \
   }                                                                                                                    \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  TAPEOUT_KERNEL                                                                                                       \
   attention_query_gradient_sums_##suffix(const void *query, const void *key, const void *value, const void *result,    \
                                          const float *lse, const void *gradient, void *queryGradientResult,            \
                                          float *numbers, float *sums) {                                                \
     queryGradient<Type, true>({query, key, value, result, gradient, lse, queryGradientResult, numbers, sums});         \
   }                                                                                                                    \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  TAPEOUT_KERNEL                                                                                                       \
   attention_key_gradients_##suffix(const void *query, const void *key, const void *value, const void *gradient,        \
                                    const float *numbers, void *keyGradient, void *valueGradient) {                     \
     keyGradients<Type, false>({query, key, value, gradient, numbers, keyGradient, valueGradient, nullptr, nullptr});   \
   }                                                                                                                    \
-  TAPEOUT_KERNEL(kAttentionThreads)                                                                                    \
+  TAPEOUT_KERNEL                                                                                                       \
   attention_key_gradients_sums_##suffix(const void *query, const void *key, const void *value, const void *gradient,   \
                                         const float *numbers, void *keyGradient, void *valueGradient, float *keySums,  \
                                         float *valueSums) {                                                            \

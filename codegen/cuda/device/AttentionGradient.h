@@ -33,6 +33,7 @@ struct AttentionSizes {
 };
 
 constexpr int kAttentionHead = 64;  // elements of a head
+constexpr int kAttentionTile = 64;  // tokens
 constexpr int kAttentionGroups = 2; // warpgroups that compute; one more copies
 constexpr int kAttentionThreads = 128 * (kAttentionGroups + 1);
 

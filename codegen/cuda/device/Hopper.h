@@ -13,7 +13,7 @@ namespace hopper {
 constexpr int kWarp = 32, kWarpgroup = 128;
 
 #ifdef __NVPTX__
-#define TAPEOUT_KERNEL(threads) extern "C" __attribute__((nvptx_kernel)) void
+#define TAPEOUT_KERNEL extern "C" __attribute__((nvptx_kernel)) void
 #include "codegen/cuda/device/HopperPtx.h"
 #else
 #include "EmulatedHopper.h" // on the include path of tests only

@@ -1,7 +1,7 @@
 // The words of Hopper.h for the processor, as HopperPtx.h has them for the GPU. Included there, within its namespace.
 // EmulatedHopper.cpp defines them for threads of GpuEmulator.h.
 
-#define TAPEOUT_KERNEL(threads) extern "C" void
+#define TAPEOUT_KERNEL extern "C" void
 
 int threadIndex();
 int blockIndex();
