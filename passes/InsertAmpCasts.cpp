@@ -167,9 +167,11 @@ private:
       return value;
     if (!tape::isLowPrecision(element))
       return convert(value, element, reader);
-    Value &narrow = narrowed_[value];
-    if (!narrow)
-      narrow = narrowOnce(value, element, reader);
+    Value narrow = narrowed_.lookup(value);
+    if (!narrow) {
+      narrow = narrowOnce(value, element, reader); // may narrow others, so that the map grows
+      narrowed_[value] = narrow;
+    }
     return narrow;
   }
 

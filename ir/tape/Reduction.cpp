@@ -179,7 +179,9 @@ LogicalResult SumOfSquaresOp::canonicalize(SumOfSquaresOp op, PatternRewriter &r
     scale = product.getRhs();
     tensors.push_back(product.getLhs());
   }
-  rewriter.replaceOpWithNewOp<SumOfSquaresOp>(op, tensors, scale)->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  auto scaled = rewriter.create<SumOfSquaresOp>(op.getLoc(), tensors, scale);
+  scaled->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  rewriter.replaceOp(op, scaled);
   return success();
 }
 void SumOfSquaresOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
