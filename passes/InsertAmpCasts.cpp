@@ -2,6 +2,8 @@
 // operands. It asks for the op's AMP class:
 //   Always  low precision;
 //   Never   f32;
+//   Inside  f32, but at level O2 the first result is as precise as the first operand was: norms, and their gradients for
+//           the operand, keep the residual low. Statistics stay f32;
 //   Follow  as its tensors do, f32 where they differ (PyTorch's promotion). Parameters do not decide: level O1 lets a bias
 //           follow the product that it is added to, O2 lets every parameter follow.
 // The optimizer, and layers that the user marked, are f32. So are gradients on their way to the optimizer: products whose
@@ -104,13 +106,16 @@ public:
 private:
   //===- Decision -------------------------------------------------------------------------------------------------------===//
 
+  bool isKeptFp32(Operation *op) { return keepFp32_.match(tape::layerName(op->getLoc())) || phaseOf(op) == "optimizer"; }
+
   bool isLow(Operation *op) {
-    if (keepFp32_.match(tape::layerName(op->getLoc())) || phaseOf(op) == "optimizer")
+    if (isKeptFp32(op))
       return false;
     switch (::mlir::cast<tape::FactsOpInterface>(op).getAmpClass()) {
     case tape::AmpClass::Always:
       return true;
     case tape::AmpClass::Never:
+    case tape::AmpClass::Inside:
       return false;
     case tape::AmpClass::Follow:
       return !gradientSums_.contains(op) && followsLow(op);
@@ -137,6 +142,12 @@ private:
     return keepsCopies_ || afterProduct;
   }
 
+  /// Whether an op that computes in f32 returns low precision. To be asked before its operands are widened.
+  bool isLowOutside(Operation *op) {
+    return keepsCopies_ && ::mlir::cast<tape::FactsOpInterface>(op).getAmpClass() == tape::AmpClass::Inside &&
+           tape::isLowPrecision(tape::elementOf(op->getOperand(0))) && !gradientSums_.contains(op) && !isKeptFp32(op);
+  }
+
   static bool isProduct(Value value) {
     Operation *op = value.getDefiningOp();
     while (isView(op))
@@ -150,6 +161,7 @@ private:
   LogicalResult visit(Operation *op) {
     bool view = isView(op), ofParameters = view && fromParameters_.contains(op->getOperand(0));
     bool low = !ofParameters && isLow(op); // a view of a parameter waits for who reads it
+    bool lowOutside = isLowOutside(op);
     for (OpOperand &operand : op->getOpOperands())
       if (isDecided(operand))
         operand.set(cast(operand.get(), low ? low_ : wide_, op));
@@ -159,7 +171,15 @@ private:
       fromParameters_.insert(op->getResult(0));
     if (auto product = dyn_cast<tape::WideResultOpInterface>(op); product && low && gradientSums_.contains(op))
       product.widenResult();
+    if (lowOutside)
+      narrowFirstResult(op);
     return success();
+  }
+
+  void narrowFirstResult(Operation *op) {
+    Value result = op->getResult(0), narrow = convert(result, low_, op);
+    narrow.getDefiningOp()->moveAfter(op);
+    result.replaceAllUsesExcept(narrow, narrow.getDefiningOp());
   }
 
   Value cast(Value value, Type element, Operation *reader) {

@@ -89,8 +89,9 @@ def InsertAmpCasts : Pass<"tape-insert-amp-casts", "::mlir::ModuleOp"> {
   let summary = "Chooses low precision or f32 for each op by its AMP class, and converts operands where it changes";
   let description = [{
     Level O1: parameters stay f32 and each is narrowed once per step, as PyTorch's autocast does. Level O2: the model reads
-    low-precision copies of the parameters, and what only parameters flow into is low, the residual for one. At both
-    levels the optimizer, its state and the gradients it reads are f32. Numerics-changing.
+    low-precision copies of the parameters, and what only parameters flow into is low, the residual for one. Norms and their
+    gradients then return as precise a tensor as they read. At both levels the optimizer, its state and the gradients it
+    reads are f32. Numerics-changing.
   }];
   let options = [
     Option<"precision", "precision", "std::string", "\"bf16\"", "bf16 or fp16">,

@@ -1,5 +1,5 @@
-// tape-verify-precision: what insert-amp-casts promises. Ops of class Never and the optimizer have no operand in low
-// precision; an op's tensors agree; a parameter is narrowed at most once in each function; @step updates the copy of every
+// tape-verify-precision: what insert-amp-casts promises. Ops of class Never or Inside and the optimizer have no operand in
+// low precision; an op's tensors agree; a parameter is narrowed at most once in each function; @step updates the copy of every
 // parameter that it updates. Changes nothing.
 #include "passes/Functions.h"
 #include "passes/Passes.h"
@@ -26,7 +26,8 @@ bool isConversion(Operation *op) {
 LogicalResult verifyOp(Operation &op) {
   auto facts = cast<tape::FactsOpInterface>(op);
   bool optimizer = op.getAttr(tape::kPhaseAttr) == StringAttr::get(op.getContext(), "optimizer");
-  if (facts.getAmpClass() == tape::AmpClass::Never || optimizer)
+  tape::AmpClass amp = facts.getAmpClass();
+  if (amp == tape::AmpClass::Never || amp == tape::AmpClass::Inside || optimizer)
     if (llvm::any_of(op.getOperands(), isLow))
       return op.emitError() << "'" << op.getName() << "' must run in f32, but an operand is of low precision";
   Value first;

@@ -16,7 +16,7 @@ def BatchNormStatisticsOp : Tape_Semantic<"batch_norm_statistics", "Never", [Dif
                       Tape_FloatTensor:$new_running_variance);
   let assemblyFormat = "operands `momentum` $momentum attr-dict `:` functional-type(operands, results)";
 }
-def BatchNormOp : Tape_Semantic<"batch_norm", "Never", [Differentiable]> {
+def BatchNormOp : Tape_Semantic<"batch_norm", "Inside", [Differentiable]> {
   let summary = "(x - mean) / sqrt(variance + epsilon) * gamma + beta, channel by channel";
   let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$mean, Tape_FloatTensor:$variance, Tape_FloatTensor:$gamma,
                        Tape_FloatTensor:$beta, F64Attr:$epsilon);
@@ -30,7 +30,7 @@ def BatchNormSumsOp : Tape_Semantic<"batch_norm_sums", "Never"> {
   let results = (outs Tape_FloatTensor:$sum, Tape_FloatTensor:$dot);
   let assemblyFormat = "operands `eps` $epsilon attr-dict `:` functional-type(operands, results)";
 }
-def GroupNormOp : Tape_Semantic<"group_norm", "Never", [Differentiable]> {
+def GroupNormOp : Tape_Semantic<"group_norm", "Inside", [Differentiable]> {
   let summary = "(x - mean) * rstd * gamma + beta over groups of channels of a sample; also mean and rstd of each group";
   let arguments = (ins Tape_FloatTensor:$operand, Tape_FloatTensor:$gamma, Tape_FloatTensor:$beta, I64Attr:$groups,
                        F64Attr:$epsilon);

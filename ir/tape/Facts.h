@@ -8,8 +8,10 @@
 
 namespace tapeout::tape {
 
-/// Mixed precision: Always runs in the low precision, Never leaves fp32, Follow takes its operands' precision.
-enum class AmpClass { Always, Follow, Never };
+/// Mixed precision: Always runs in the low precision, Never leaves fp32, Follow takes its operands' precision. Inside is
+/// fp32 inside only: as Never, but at level O2 its first result is as precise as its first operand. For norms in the
+/// midst of a residual stream, and their gradients.
+enum class AmpClass { Always, Follow, Never, Inside };
 
 /// How an op may take part in a fused kernel.
 ///   Elementwise: result[i] depends on operand[i] (rank-0 operands: on the one element) through a scalar body.

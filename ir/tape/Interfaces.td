@@ -8,7 +8,8 @@ def FactsOpInterface : OpInterface<"FactsOpInterface"> {
   let description = [{The AMP class and the fusion kind, mandatory for every op (arguments of the ODS base class).}];
   let cppNamespace = "::tapeout::tape";
   let methods = [
-    StaticInterfaceMethod<"How mixed precision treats the op.", "::tapeout::tape::AmpClass", "getAmpClass">,
+    StaticInterfaceMethod<"How mixed precision treats the op: Always, Follow, Never or Inside.", "::tapeout::tape::AmpClass",
+      "getAmpClass">,
     StaticInterfaceMethod<"How the op takes part in fusion.", "::tapeout::tape::FusionKind", "getFusionKind">,
     StaticInterfaceMethod<"Operands that a model file may leave out: the last ones, but for the key of random numbers.", "unsigned",
       "getOptionalOperands", (ins), "", [{ return 0; }]>,

@@ -50,6 +50,8 @@ llvm::StringRef stringify(AmpClass amp) {
     return "follow";
   case AmpClass::Never:
     return "never";
+  case AmpClass::Inside:
+    return "inside";
   }
   llvm_unreachable("AmpClass");
 }

@@ -56,6 +56,21 @@ func.func @residual(%x: tensor<8x8xf32>, %w: tensor<8x8xf32> {tape.role = "param
 
 // -----
 
+// A norm computes in f32, and at level O1 returns that whatever it read.
+// CHECK-LABEL: @norm
+// CHECK:      %[[X:.*]] = tape.dot_general {{.*}} : tensor<8x8xbf16>, tensor<8x8xbf16>
+// CHECK:      %[[Y:.*]], %{{.*}}, %{{.*}} = tape.layer_norm
+// CHECK-NEXT: %[[WIDE:.*]] = tape.convert %[[X]] to f32
+// CHECK-NEXT: tape.add %[[WIDE]], %[[Y]] : tensor<8x8xf32>, tensor<8x8xf32>
+func.func @norm(%x: tensor<8x8xf32>, %p: tensor<8xf32> {tape.role = "parameter", tape.name = "p"}) -> tensor<8x8xf32> {
+  %0 = tape.dot_general %x, %x batch [] x [] contract [1] x [1] : tensor<8x8xf32>, tensor<8x8xf32>
+  %1, %mean, %rstd = tape.layer_norm %0, %p, %p eps 1.0e-5 : (tensor<8x8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8x8xf32>, tensor<8xf32>, tensor<8xf32>)
+  %2 = tape.add %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
+
+// -----
+
 // A single number does not decide, and stays as exact as it is.
 // CHECK-LABEL: @number
 // CHECK: %[[C:.*]] = tape.constant 1.000000e-01 to f32

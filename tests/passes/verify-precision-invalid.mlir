@@ -9,6 +9,15 @@ func.func @never(%x: tensor<8x8xbf16>) -> tensor<8x8xbf16> {
 
 // -----
 
+// An op that is f32 inside.
+func.func @inside(%x: tensor<8x8xbf16>, %gamma: tensor<8xbf16>) -> tensor<8x8xbf16> {
+  // expected-error @+1 {{'tape.rms_norm' must run in f32, but an operand is of low precision}}
+  %0, %1 = tape.rms_norm %x, %gamma eps 1.0e-5 : (tensor<8x8xbf16>, tensor<8xbf16>) -> (tensor<8x8xbf16>, tensor<8xbf16>)
+  return %0 : tensor<8x8xbf16>
+}
+
+// -----
+
 // The optimizer.
 func.func @optimizer(%x: tensor<8x8xbf16>, %y: tensor<8x8xbf16>) -> tensor<8x8xbf16> {
   // expected-error @+1 {{'tape.multiply' must run in f32, but an operand is of low precision}}
