@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 from gpu_check import convergence, kernels, machine, numerics
+from gpu_check.cases import PRECISIONS
 from gpu_check.sample_order import permuted, windows
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+SMALL = "gpt --layers 1 --heads 2 --width 32 --context 16"
 
 
 class GpuCheck(unittest.TestCase):
@@ -69,14 +72,26 @@ class GpuCheck(unittest.TestCase):
 
     def test_gradients_of_low_precision_point_where_those_of_fp32_do(self):
         (self.folder / "english").write_bytes(bytes(i * i % 251 for i in range(5000)))
-        small = "gpt --layers 1 --heads 2 --width 32 --context 16"
-        for precision in ("fp32", "bf16", "fp16"):
-            scale = ["--loss-scale", "1024"] if precision == "fp16" else []
-            self.compile(f"gradient-{precision}", small, "--optimizer", "sgd", "--precision", precision, *scale)
+        for key, precision in PRECISIONS.items():
+            scale = ["--loss-scale", "1024"] if precision.name == "fp16" else []
+            self.compile(f"gradient-{key}", SMALL, "--optimizer", "sgd", *precision.options, *scale)
         good, text = self.says(convergence.compare_gradients)
         self.assertTrue(good, text)
-        self.compile("gradient-bf16", small.replace("16", "8"), "--optimizer", "sgd")  # of other samples
+        self.assertRegex(text, "bf16-O2 and fp32: .* ok")
+        self.compile("gradient-bf16", SMALL.replace("16", "8"), "--optimizer", "sgd")  # of other samples
         self.assertFalse(self.says(convergence.compare_gradients)[0])
+
+    def test_losses_are_compared_in_every_precision(self):
+        (self.folder / "tapeout-gpu-test").symlink_to("/bin/true")
+        for target in ("cpu", "cuda"):
+            for key, precision in PRECISIONS.items():
+                self.compile(f"gpt-{key}-{target}", SMALL, *precision.options)
+            self.compile(f"mlp-fp16-{target}", "mlp --hidden 32", "--precision", "fp16")
+        with unittest.mock.patch.object(numerics, "SMALL", ("gpt",)):
+            good, text = self.says(numerics.numerics)
+        self.assertTrue(good, text)
+        for key, precision in PRECISIONS.items():
+            self.assertRegex(text, f"gpt +{key} +0.00e\\+00 +{precision.bound:.0e} +same bits +ok")
 
     def test_kernels_have_goals(self):
         command = [BIN / "gpu-kernel-speed-plan", self.folder / "kernels.plan"]

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import time
 
-from gpu_check.cases import BENCHES, nondeterministic
+from gpu_check.cases import BENCHES, level2, nondeterministic
 from gpu_check.machine import HERE, peer, runner
 
 WARM_UP, STEPS = 20, 40  # as long as the peers are measured: a GPU becomes slower when it is warm
@@ -71,12 +71,11 @@ def measure_twice(plan, between):
     return [own, *others]
 
 
-def measure_nondeterministic(plan):
-    """Our own step with the library's attention and --deterministic off."""
-    plan = nondeterministic(plan)
+def measure_variant(plan, title):
+    """Our own step, compiled with the options that `title` names."""
     (HERE / f"{plan}.plan.tuning.json").unlink(missing_ok=True)
     row = measure(plan)
-    return {**row, "peer": "deterministic off", "parameters": parameters(plan), "allocated": row["planned"]}
+    return {**row, "peer": title, "parameters": parameters(plan), "allocated": row["planned"]}
 
 
 def measure_peer(case, name):
@@ -86,7 +85,9 @@ def measure_peer(case, name):
 
 
 def measure_others(plan, case, wanted):
-    own = [measure_nondeterministic(plan)] if case.has_attention else []
+    own = [measure_variant(level2(plan), "level O2")]
+    if case.has_attention:
+        own.append(measure_variant(nondeterministic(plan), "deterministic off"))
     return own + [answer for name in case.peers if name in wanted and (answer := measure_peer(case, name))]
 
 
@@ -112,7 +113,8 @@ def report(plan, rows):
 
 def bench(peers=(), only=None):
     print(
-        "ratio: tapeout / it. deterministic off: tapeout compiled so, with cuDNN's attention in both directions.\n"
+        "ratio: tapeout / it. level O2: tapeout compiled so, with parameters and residual in bf16.\n"
+        "deterministic off: tapeout compiled so, with cuDNN's attention in both directions.\n"
         "GiB: planned by tapeout, allocated by the others. device: in use on the whole GPU.\n"
         "seconds to the first step: compile + first start; second start. Of the peers from the start of Python.",
         flush=True,

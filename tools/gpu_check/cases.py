@@ -2,7 +2,31 @@
 
 import dataclasses
 
-PRECISIONS = {"fp32": 2e-5, "bf16": 3e-3, "fp16": 1e-3}  # bound on the relative difference of 20 losses
+
+@dataclasses.dataclass
+class Precision:
+    """What a step is computed in."""
+
+    name: str
+    bound: float  # on the relative difference of 20 losses on cuda and on the cpu
+    level: str = "O1"
+
+    @property
+    def options(self):
+        return ("--precision", self.name, *(("--amp-level", self.level) if self.is_low else ()))
+
+    @property
+    def is_low(self):
+        return self.name != "fp32"
+
+
+PRECISIONS = {
+    "fp32": Precision("fp32", 2e-5),
+    "bf16": Precision("bf16", 3e-3),
+    "fp16": Precision("fp16", 1e-3),
+    "bf16-O2": Precision("bf16", 3e-3, "O2"),
+    "fp16-O2": Precision("fp16", 1e-3, "O2"),
+}
 SMALL = {  # for the comparison with the cpu: model, its options, batch
     "gpt": ("gpt", (), 12),
     "gpt-64": ("gpt", ("--heads", "2"), 12),  # heads of 64 elements, whose gradient is ours
@@ -34,6 +58,11 @@ class Bench:
 def nondeterministic(plan):
     """The plan of the same step whose attention is the library's, in both directions, and may add in any order."""
     return f"{plan}-nondeterministic"
+
+
+def level2(plan):
+    """The plan of the same step whose residual and parameters are of low precision too."""
+    return f"{plan}-O2"
 
 
 COMPILED = ("compile", "reduce-overhead")  # of PyTorch

@@ -1,4 +1,4 @@
-"""gpu-check convergence: how far bf16 and fp16 leave fp32 while a GPT learns English, beside PyTorch's autocast.
+"""gpu-check convergence: how far bf16 and fp16 (O1, O2) leave fp32 while a GPT learns English, beside PyTorch's autocast.
 
 PyTorch starts from the same weights and reads the same batches (tools/peers/torch_training.py).
 """
@@ -11,6 +11,7 @@ import subprocess
 from gpu_check.cases import CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS
 from gpu_check.machine import HERE, peer, read_tensors, runner, train
 
+LOW = [key for key, precision in PRECISIONS.items() if precision.is_low]
 STEPS, SEEDS = 300, (1, 2, 3)
 RATE, WARM_UP = 1e-3, 30
 MOST = 1.5  # times the error of autocast
@@ -50,13 +51,10 @@ def torch_losses(precision, seed):
     )
 
 
-def errors(curves):
-    """(mean, largest) distance of each low precision's losses from those of fp32, all seeds together."""
-    result = {}
-    for low in ("bf16", "fp16"):
-        distances = [abs(a - b) for curve in curves for a, b in zip(curve[low], curve["fp32"])]
-        result[low] = sum(distances) / len(distances), max(distances)
-    return result
+def errors(curves, precision):
+    """(mean, largest) distance of its losses from those of fp32, all seeds together."""
+    distances = [abs(a - b) for curve in curves for a, b in zip(curve[precision], curve["fp32"])]
+    return sum(distances) / len(distances), max(distances)
 
 
 def compare_curves():
@@ -64,7 +62,8 @@ def compare_curves():
     print(
         f"losses of {STEPS} steps, seeds {SEEDS}: tapeout fp32 {own[0]['fp32'][0]:.4f} to {own[0]['fp32'][-1]:.4f}", flush=True
     )
-    peers = [{precision: torch_losses(precision, seed) for precision in PRECISIONS} for seed in SEEDS]
+    names = sorted({precision.name for precision in PRECISIONS.values()})
+    peers = [{name: torch_losses(name, seed) for name in names} for seed in SEEDS]
     if any(losses is None for curve in peers for losses in curve.values()):
         return False
     apart = max(abs(a - b) for ours, theirs in zip(own, peers) for a, b in zip(ours["fp32"][:10], theirs["fp32"][:10]))
@@ -73,11 +72,11 @@ def compare_curves():
     print(
         f"{'|loss - loss of fp32|':24} {'mean':>10} {'autocast':>10} {'ratio':>6} {'largest':>10} {'autocast':>10} {'ratio':>6}"
     )
-    ours, theirs = errors(own), errors(peers)
-    for low in ours:
-        ratios = [a / b for a, b in zip(ours[low], theirs[low])]
-        columns = " ".join(f"{a:10.2e} {b:10.2e} {ratio:6.2f}" for a, b, ratio in zip(ours[low], theirs[low], ratios))
-        print(f"{low:24} {columns} {'ok' if ratios[0] <= MOST else 'WRONG'}")
+    for key in LOW:
+        pairs = list(zip(errors(own, key), errors(peers, PRECISIONS[key].name)))
+        ratios = [a / b for a, b in pairs]
+        columns = " ".join(f"{a:10.2e} {b:10.2e} {a / b:6.2f}" for a, b in pairs)
+        print(f"{key:24} {columns} {'ok' if ratios[0] <= MOST else 'WRONG'}")
         good &= ratios[0] <= MOST
     return good
 
@@ -109,7 +108,7 @@ def cosine(a, b):
 
 def compare_gradients():
     exact, good = first_gradients("fp32"), True
-    for low in ("bf16", "fp16"):
+    for low in LOW:
         gradients = first_gradients(low)
         cosines = {name: cosine(exact[name], gradients[name]) for name in exact}
         least = min(cosines, key=cosines.get)

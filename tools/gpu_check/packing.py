@@ -9,7 +9,8 @@ import tempfile
 import time
 import zlib
 
-from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL, nondeterministic
+from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL
+from gpu_check.cases import level2, nondeterministic
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
 BUILD = TOOLS.parent / "build" / "bin"
@@ -74,20 +75,20 @@ def pack(folder):
     write_text(folder)
     for name, (model, options, batch) in SMALL.items():
         packer.model(model, *options)
-        for precision in PRECISIONS:
+        for key, precision in PRECISIONS.items():
             for short, target in TARGETS.items():
-                packer.plan(f"{name}-{precision}-{short}", "--target", target, "--precision", precision, "--batch", str(batch))
+                packer.plan(f"{name}-{key}-{short}", "--target", target, *precision.options, "--batch", str(batch))
     packer.model("gpt", *(text for size, value in CONVERGENCE.items() for text in (f"--{size}", str(value))))
-    for precision in PRECISIONS:
-        common = ["--target", TARGETS["cuda"], "--precision", precision, "--batch", str(CONVERGENCE_BATCH)]
-        packer.plan(f"english-{precision}", *common)
-        packer.plan(
-            f"gradient-{precision}", *common, "--optimizer", "sgd", *(["--loss-scale", "1024"] if precision == "fp16" else [])
-        )
+    for key, precision in PRECISIONS.items():
+        common = ["--target", TARGETS["cuda"], *precision.options, "--batch", str(CONVERGENCE_BATCH)]
+        scale = ["--loss-scale", "1024"] if precision.name == "fp16" else []
+        packer.plan(f"english-{key}", *common)
+        packer.plan(f"gradient-{key}", *common, "--optimizer", "sgd", *scale)
     for name, case in BENCHES.items():
         packer.model(case.model, *case.options)
         common = ["--target", TARGETS["cuda"], "--precision", "bf16", "--batch", str(case.batch)]
         packer.plan(name, *common)
+        packer.plan(level2(name), *common, "--amp-level", "O2")
         if case.has_attention:
             packer.plan(
                 nondeterministic(name), *common, "--deterministic", "off", "--skip-pass", "select-attention-kernels"
