@@ -173,6 +173,8 @@ private:
     if (readsMemory(op)) {
       for (Value value : memoryRead(op))
         addEdges(node, {value, EdgeKind::Other});
+      if (auto dot = dyn_cast<tape::DotGeneralOp>(op); dot && dot.getAddend())
+        addEdges(node, {dot.getAddend(), EdgeKind::Same}); // becomes the result
     } else {
       for (Value operand : op->getOperands()) {
         TracedOperand traced = trace(operand, graph_);
