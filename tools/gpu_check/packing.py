@@ -9,7 +9,16 @@ import tempfile
 import time
 import zlib
 
-from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL, nondeterministic
+from gpu_check.cases import (
+    BENCHES,
+    CONVERGENCE,
+    CONVERGENCE_BATCH,
+    IN_CHUNKS,
+    PRECISIONS,
+    SANITIZED,
+    SMALL,
+    nondeterministic,
+)
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
 BUILD = TOOLS.parent / "build" / "bin"
@@ -74,9 +83,10 @@ def pack(folder):
     write_text(folder)
     for name, (model, options, batch) in SMALL.items():
         packer.model(model, *options)
+        common = ["--batch", str(batch), *(["--loss-chunks", "3"] if name in IN_CHUNKS else [])]
         for precision in PRECISIONS:
             for short, target in TARGETS.items():
-                packer.plan(f"{name}-{precision}-{short}", "--target", target, "--precision", precision, "--batch", str(batch))
+                packer.plan(f"{name}-{precision}-{short}", "--target", target, "--precision", precision, *common)
     packer.model("gpt", *(text for size, value in CONVERGENCE.items() for text in (f"--{size}", str(value))))
     for precision in PRECISIONS:
         common = ["--target", TARGETS["cuda"], "--precision", precision, "--batch", str(CONVERGENCE_BATCH)]
