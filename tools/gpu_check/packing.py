@@ -109,5 +109,8 @@ def pack(folder):
     subprocess.run(
         [BUILD / "gpu-kernel-speed-plan", folder / "kernels.plan", TARGETS["cuda"]], check=True, stdout=subprocess.DEVNULL
     )
+    attention = folder / "attention"
+    attention.mkdir(exist_ok=True)
+    subprocess.run([BUILD / "gpu-attention-plans", attention, TARGETS["cuda"]], check=True)
     print(f"copy {folder} to the GPU's machine and run {folder.name}/gpu-check there")
     return True
