@@ -222,6 +222,7 @@ private:
         out.epilogue->arguments.push_back(slots_.lookup(slot));
     }
     out.bias = matmul.getBias();
+    out.accumulate = matmul.getAccumulate();
     if (auto offsets = matmul.getOffsets()) {
       out.a_offset = (*offsets)[0];
       out.b_offset = (*offsets)[1];

@@ -66,7 +66,7 @@ bool isNear(Operation *from, Operation *to) {
 tape::FusionOp findEpilogue(tape::DotGeneralOp dot) {
   auto placed = tape::placeProduct(dot);
   const tape::StridedMatmul *product = placed ? &placed->matmul : nullptr;
-  if (!product || !givesOneMatrix(*product) || !dot.getResult().hasOneUse())
+  if (!product || dot.getAddend() || !givesOneMatrix(*product) || !dot.getResult().hasOneUse())
     return nullptr;
   OpOperand &use = *dot.getResult().getUses().begin();
   auto fusion = dyn_cast<tape::FusionOp>(use.getOwner());

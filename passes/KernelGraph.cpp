@@ -119,8 +119,10 @@ TracedOperand trace(Value value, const KernelGraph &graph) {
     if (traced.kind != EdgeKind::Other)
       traced.kind = repeatsRows(view) ? EdgeKind::Row : EdgeKind::Other;
     auto access = cast<tape::AccessOpInterface>(view).getAccess();
-    bool known = access && traced.cuts.empty(); // a view of a view may cut in between
-    traced.cuts = known ? cutsOf(tape::shapeOf(view->getResult(0)), access->strides) : std::vector<uint64_t>{1};
+    const std::vector<uint64_t> anywhere{1};
+    auto cuts = access ? cutsOf(tape::shapeOf(view->getResult(0)), access->strides) : anywhere;
+    if (!cuts.empty()) // else they are elements one behind the other, as those of a chunk of rows are
+      traced.cuts = traced.cuts.empty() ? cuts : anywhere; // a view of a view may cut in between
   }
   return traced;
 }
@@ -171,6 +173,8 @@ private:
     if (readsMemory(op)) {
       for (Value value : memoryRead(op))
         addEdges(node, {value, EdgeKind::Other});
+      if (auto dot = dyn_cast<tape::DotGeneralOp>(op); dot && dot.getAddend())
+        addEdges(node, {dot.getAddend(), EdgeKind::Same}); // becomes the result
     } else {
       for (Value operand : op->getOperands()) {
         TracedOperand traced = trace(operand, graph_);

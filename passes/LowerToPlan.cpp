@@ -195,12 +195,17 @@ private:
     SmallVector<int64_t> batch, offsets{product.lhs.offset, product.rhs.offset, product.result.offset};
     for (const auto &dimension : matmul.batch)
       batch.append({dimension.extent, dimension.lhs, dimension.rhs, dimension.result});
+    SmallVector<Value> reads{slots_.slotOf(product.lhs.base), slots_.slotOf(product.rhs.base)};
+    Value result = slots_.slotFor(product.result.base);
+    if (op.getAddend()) // is there already
+      reads.push_back(result);
     return builder_.create<plan::MatmulOp>(
-        op.getLoc(), ValueRange{slots_.slotOf(product.lhs.base), slots_.slotOf(product.rhs.base)}, ValueRange{slots_.slotFor(product.result.base)},
+        op.getLoc(), reads, ValueRange{result},
         ArrayRef<int64_t>{matmul.m, matmul.n, matmul.k},
         ArrayRef<int64_t>{matmul.lhsRow, matmul.lhsColumn, matmul.rhsRow, matmul.rhsColumn, matmul.resultRow, matmul.resultColumn},
         batch, llvm::all_equal(offsets) && offsets[0] == 0 ? DenseI64ArrayAttr() : builder_.getDenseI64ArrayAttr(offsets),
-        FlatSymbolRefAttr(), matmul.triangle.empty() ? StringAttr() : builder_.getStringAttr(matmul.triangle), /*bias=*/false);
+        FlatSymbolRefAttr(), matmul.triangle.empty() ? StringAttr() : builder_.getStringAttr(matmul.triangle), /*bias=*/false,
+        /*accumulate=*/op.getAddend() != nullptr);
   }
 
   /// What is not where the return wants it. Outputs first: they may be old values of arguments. Old values that become

@@ -108,6 +108,18 @@ def VerifyPrecision : Pass<"tape-verify-precision", "::mlir::ModuleOp"> {
 
 //===- fuse -----------------------------------------------------------------------------------------------------------===//
 
+def ChunkLoss : Pass<"tape-chunk-loss", "::mlir::ModuleOp"> {
+  let summary = "Computes logits, loss and gradient for a chunk of the rows at a time";
+  let description = [{
+    Where the loss follows from one product row by row, up to the products that read the logits' gradient. Only one
+    chunk's logits are in memory. Gradients of weights are added up chunk by chunk in f32: numerics-changing in the
+    order of that sum. The loss and the gradient of the rows are the same numbers.
+  }];
+  let options = [Option<"chunks", "chunks", "int64_t", "0", "Of the rows; 1: none; 0: as few as memory asks for">];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let statistics = [Statistic<"chunked", "chunks", "chunks that logits are computed in">];
+}
+
 def SelectAttentionKernels : Pass<"tape-select-attention-kernels", "::mlir::ModuleOp"> {
   let summary = "Gradients of attention by kernels written by hand, where every GPU of the target is a Hopper";
   let description = [{Heads of 64 elements of 16 bits, as many of the keys as of the query, without dropout and padding.

@@ -78,6 +78,9 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
 
   // Semantic ops have served the gradient; from here on every op is a future kernel or a library call.
   pipeline.stage("fuse");
+  ChunkLossOptions chunks; // after the casts: chunks read slices of what is cast once
+  chunks.chunks = options.lossChunks;
+  pipeline.add(createChunkLoss(chunks));
   SelectAttentionKernelsOptions kernels;
   kernels.hopper = options.hopper;
   pipeline.addOptional(createSelectAttentionKernels(kernels));

@@ -24,6 +24,7 @@ struct TrainingOptions {
   bool hopper = false;              ///< whether every GPU of the target is a Hopper: kernels written for it may be chosen
   int64_t attentionHeadSize = 0;    ///< largest head that the library has attention for; 0: as on any GPU of the target
   bool deterministic = true;        ///< false: the library may add in an order that differs from run to run
+  int64_t lossChunks = 0;           ///< that the rows of the logits are computed in; 0: as memory asks for
   bool fusion = true;               ///< false: one kernel per op, and no pass that fuses
   std::vector<std::string> skipped = {}; ///< of optionalPasses
   std::vector<std::string> noDecay = {}; ///< name patterns of parameters without weight decay

@@ -63,7 +63,11 @@ bool mayOverwrite(OpResult result, unsigned number) {
   return true;
 }
 
-bool isComputed(Operation *op) { return op && (isa<tape::FusionOp>(op) || tape::isLibraryCall(op)); }
+/// By one instruction. A product with an addend is written by those before it, too.
+bool isComputed(Operation *op) {
+  auto dot = dyn_cast_or_null<tape::DotGeneralOp>(op);
+  return op && (isa<tape::FusionOp>(op) || tape::isLibraryCall(op)) && !(dot && dot.getAddend());
+}
 
 } // namespace
 

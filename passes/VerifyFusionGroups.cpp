@@ -17,9 +17,19 @@ namespace tapeout {
 
 namespace {
 
+/// What a product is added to is the product before, at the same place.
+bool isAddedInPlace(tape::DotGeneralOp dot) {
+  auto before = dot.getAddend().getDefiningOp<tape::DotGeneralOp>();
+  auto first = before ? tape::placeProduct(before) : std::nullopt, second = tape::placeProduct(dot);
+  return first && second && before->hasOneUse() && first->result.base == second->result.base &&
+         first->result.offset == second->result.offset && first->result.strides == second->result.strides;
+}
+
 LogicalResult verifyOutside(Operation &op) {
   if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && !tape::placeProduct(matmul))
     return op.emitError("is no product of the target's library; run decompose first");
+  if (auto matmul = dyn_cast<tape::DotGeneralOp>(op); matmul && matmul.getAddend() && !isAddedInPlace(matmul))
+    return op.emitError("does not find what it is added to where it writes; run decompose first");
   if (auto call = dyn_cast<tape::StridedCallOpInterface>(op); call && !call.isSelected())
     return op.emitError("was not selected to be a library call; run decompose first");
   if (isa<tape::FusionOp>(op) || tape::isLibraryCall(&op) || isElided(&op))

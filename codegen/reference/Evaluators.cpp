@@ -124,6 +124,9 @@ Evaluator product(DotGeneralOp op) {
     gather(inputs[0]->data(), left.shape, left.strides, packedLhs.data());
     gather(inputs[1]->data(), right.shape, right.strides, packedRhs.data());
     multiply(packedLhs.data(), packedRhs.data(), outputs[0]->data(), batch, m, n, k);
+    if (inputs.size() > 2)
+      llvm::transform(llvm::zip_equal(*inputs[2], *outputs[0]), outputs[0]->begin(),
+                      [](const auto &pair) { return std::get<0>(pair) + std::get<1>(pair); });
     roundTo(type, *outputs[0]);
     return success();
   };

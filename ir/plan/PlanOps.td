@@ -80,13 +80,15 @@ def MatmulOp : Plan_Instruction<"matmul"> {
     `batch` holds extent, a stride, b stride, c stride for each batch dimension; `offsets` where a, b and c begin in
     their slots, in elements. `triangle` as in tape.dot_general. Reads are a, b; c is the first write. The
     kernel `epilogue` runs on each finished piece of c. Its arguments are c, the other reads, and all writes. `bias`: it adds
-    the third read to the rows of c, and the library may do that in its place.}];
+    the third read to the rows of c, and the library may do that in its place. `accumulate`: the product is added to c,
+    which is the third read.}];
   let arguments = (ins Variadic<Plan_SlotType>:$reads, Variadic<Plan_SlotType>:$writes,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$batch,
                        OptionalAttr<DenseI64ArrayAttr>:$offsets, OptionalAttr<FlatSymbolRefAttr>:$epilogue,
-                       OptionalAttr<StrAttr>:$triangle, UnitAttr:$bias);
+                       OptionalAttr<StrAttr>:$triangle, UnitAttr:$bias, UnitAttr:$accumulate);
   let assemblyFormat = [{`(` $reads `)` `->` `(` $writes `)` `sizes` $sizes `strides` $strides `batch` $batch
-                         (`offsets` $offsets^)? (`epilogue` $epilogue^ (`bias` $bias^)?)? (`triangle` $triangle^)? attr-dict}];
+                         (`offsets` $offsets^)? (`epilogue` $epilogue^ (`bias` $bias^)?)? (`triangle` $triangle^)?
+                         (`accumulate` $accumulate^)? attr-dict}];
 }
 def WindowOp : Plan_Instruction<"window"> {
   let summary = "Slides a window over planes: convolution or pooling; see table Window of runtime/plan.fbs";

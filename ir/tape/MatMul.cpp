@@ -93,7 +93,10 @@ LogicalResult DotGeneralOp::inferReturnTypes(MLIRContext *, std::optional<Locati
   Type operand = elementOf(adaptor.getLhs()), result = adaptor.getElementType().value_or(operand);
   if (result != operand && result != computeType(operand))
     return emitOptionalError(loc, "dot_general of ", operand, " cannot give ", result);
-  types.push_back(RankedTensorType::get(shape, result));
+  auto type = RankedTensorType::get(shape, result);
+  if (adaptor.getAddend() && adaptor.getAddend().getType() != type)
+    return emitOptionalError(loc, "dot_general adds ", adaptor.getAddend().getType(), " to ", type);
+  types.push_back(type);
   return success();
 }
 
@@ -104,6 +107,8 @@ void DotGeneralOp::buildGradient(OpBuilder &b, ArrayRef<Value> dy, SmallVectorIm
   // Contracting dy's lhs part with lhs puts rhs's free dimensions first when dy is the left operand: the same formula.
   gradients.push_back(operandGradient(t, dy[0], getRhs(), getLhs(), getRhsBatch(), getLhsBatch(), getRhsContract(),
                                       getLhsContract(), /*ownIsLhs=*/false));
+  if (getAddend())
+    gradients.push_back(dy[0]);
 }
 
 void DotGeneralOp::widenResult() {
@@ -204,12 +209,31 @@ std::optional<StridedMatmul> asStridedMatmul(DotGeneralOp op, Ints lhsStrides, I
   return matmul;
 }
 
+namespace {
+// Nobody else reads what the product is added to, a product of which the same is true.
+bool addsInPlace(DotGeneralOp op) {
+  while (op.getAddend()) {
+    auto before = op.getAddend().getDefiningOp<DotGeneralOp>();
+    if (!before || !before->hasOneUse())
+      return false;
+    op = before;
+  }
+  return true;
+}
+} // namespace
+
 // An operand whose contracted dimensions are not one stride, or which the target has no call for, is put into the order
 // [batch, free, contracted].
 void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
+  TapeBuilder t(b, getLoc());
+  if (!addsInPlace(*this)) {
+    Value product = t.dot(getLhs(), getRhs(), getLhsBatch(), getRhsBatch(), getLhsContract(), getRhsContract(),
+                          elementOf(getResult()), getTriangle().value_or(""));
+    results.push_back(t.add(getAddend(), product));
+    return;
+  }
   if (auto matmul = asStridedMatmul(*this); matmul && asTargetMatmul(targetOf(*this), *matmul))
     return;
-  TapeBuilder t(b, getLoc());
   auto orderOf = [](Value operand, Ints batch, Ints contract) {
     SmallVector<int64_t> order(batch);
     llvm::append_range(order, freeDimensions(rankOf(operand), batch, contract));
@@ -226,10 +250,11 @@ void DotGeneralOp::decompose(OpBuilder &b, SmallVectorImpl<Value> &results) {
   };
   results.push_back(t.dot(t.transpose(getLhs(), lhsOrder), t.transpose(getRhs(), rhsOrder), leading(getLhsBatch()),
                           leading(getRhsBatch()), trailing(getLhs(), getLhsContract()), trailing(getRhs(), getRhsContract()),
-                          elementOf(getResult())));
+                          elementOf(getResult()), {}, getAddend()));
 }
 
 void DotGeneralOp::getPlacementRules(PlacementRules &rules) {
+  const size_t first = rules.size();
   int64_t result = 0;
   for (auto [lhs, rhs] : llvm::zip(getLhsBatch(), getRhsBatch()))
     rules.push_back({{shard(lhs), shard(rhs)}, {shard(result++)}});
@@ -241,6 +266,11 @@ void DotGeneralOp::getPlacementRules(PlacementRules &rules) {
     rules.push_back({{shard(lhs), shard(rhs)}, {kPartialSum}});
   addLinearRule(*this, 0, rules);
   addLinearRule(*this, 1, rules);
+  if (getAddend())
+    for (PlacementRule &rule : MutableArrayRef(rules).drop_front(first)) {
+      rule.operands.resize(3);
+      rule.operands[2] = rule.results[0];
+    }
 }
 
 } // namespace tapeout::tape

@@ -109,8 +109,11 @@ OpResult resultBehind(Value value, std::optional<StridedPlace> *place = nullptr)
 }
 
 bool canWrite(OpResult result, const StridedPlace &place) {
-  if (auto dot = dyn_cast<DotGeneralOp>(result.getOwner()))
-    return asCall(dot, rowMajor(dot.getLhs()), rowMajor(dot.getRhs()), place).has_value();
+  if (auto dot = dyn_cast<DotGeneralOp>(result.getOwner())) {
+    auto before = dot.getAddend() ? dot.getAddend().getDefiningOp<DotGeneralOp>() : DotGeneralOp();
+    return asCall(dot, rowMajor(dot.getLhs()), rowMajor(dot.getRhs()), place) &&
+           (!before || canWrite(cast<OpResult>(before.getResult()), place)); // what the product is added to is there, too
+  }
   return cast<StridedCallOpInterface>(result.getOwner()).writesStrides(result.getResultNumber(), place.strides);
 }
 
@@ -128,6 +131,9 @@ StridedPlace targetOf(Value value) {
   if (!value.hasOneUse())
     return rowMajor(value);
   OpOperand &use = *value.use_begin();
+  auto sum = dyn_cast<DotGeneralOp>(use.getOwner());
+  if (sum && sum.getAddend() == value && value.getDefiningOp<DotGeneralOp>())
+    return targetOf(sum.getResult());
   std::optional<StridedPlace> place;
   if (auto concatenate = dyn_cast<ConcatenateOp>(use.getOwner()))
     place = isJoinedInPlace(concatenate) ? behind(rowMajor(concatenate.getResult()), use) : std::nullopt;
@@ -192,8 +198,12 @@ SmallVector<Operation *> writtenThrough(OpResult result) {
     base = product ? product->result.base : result;
   }
   SmallVector<Operation *> ops;
-  for (Value value = result; value != base; value = ops.back()->getResult(0))
-    ops.push_back(*value.user_begin());
+  for (Value value = result; value != base;) {
+    Operation *user = *value.user_begin();
+    if (!isa<DotGeneralOp>(user)) // adds to the value
+      ops.push_back(user);
+    value = user->getResult(0);
+  }
   return ops;
 }
 

@@ -1,5 +1,6 @@
 // Values that lie in the memory of others. A library call takes strides: it reads a slice or a transpose where its operand
 // lies, and writes its result where a transpose or a concatenation of it will be, so that these cost nothing.
+// A product that is the addend of another one lies where that one's result does.
 #pragma once
 
 #include "ir/tape/MatMul.h"

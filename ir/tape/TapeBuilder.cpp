@@ -67,9 +67,9 @@ Value TapeBuilder::reduceAll(llvm::StringRef kind, Value a) {
 }
 
 Value TapeBuilder::dot(Value lhs, Value rhs, Ints lhsBatch, Ints rhsBatch, Ints lhsContract, Ints rhsContract,
-                       Type elementType, StringRef triangle) {
+                       Type elementType, StringRef triangle, Value addend) {
   bool named = elementType && elementType != elementOf(lhs);
-  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, lhsBatch, rhsBatch, lhsContract, rhsContract,
+  return builder_.create<DotGeneralOp>(loc_, lhs, rhs, addend, lhsBatch, rhsBatch, lhsContract, rhsContract,
                                        named ? TypeAttr::get(elementType) : TypeAttr(),
                                        triangle.empty() ? StringAttr() : builder_.getStringAttr(triangle));
 }

@@ -44,9 +44,9 @@ public:
   Value reduce(llvm::StringRef kind, Value a, Ints dimensions);
   Value reduceLast(llvm::StringRef kind, Value a);
   Value reduceAll(llvm::StringRef kind, Value a);
-  /// `elementType`: of the result; null: as the operands. `triangle`: that of the op.
+  /// `elementType`: of the result; null: as the operands. `triangle`, `addend`: those of the op.
   Value dot(Value lhs, Value rhs, Ints lhsBatch, Ints rhsBatch, Ints lhsContract, Ints rhsContract,
-            mlir::Type elementType = {}, llvm::StringRef triangle = {});
+            mlir::Type elementType = {}, llvm::StringRef triangle = {}, Value addend = {});
 
   /// The gradient of an operand that may have been a broadcast rank-0 value.
   Value sumTo(Value gradient, Value operand);

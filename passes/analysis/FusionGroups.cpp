@@ -333,7 +333,7 @@ MemoryPeak findMemoryPeak(const std::vector<FusionNode> &nodes, const std::vecto
     std::set<uint32_t> seen;
     for (uint32_t reader : groups[at])
       for (const FusionEdge &edge : nodes[reader].operands)
-        if (nodes[reader].kind != NodeKind::Single && edge.kind == EdgeKind::Same && position[edge.producer] != at &&
+        if (edge.kind == EdgeKind::Same && position[edge.producer] != at &&
             end[edge.producer] == at && seen.insert(edge.producer).second)
           dying.insert(nodes[edge.producer].bytes);
     for (uint32_t node : groups[at])

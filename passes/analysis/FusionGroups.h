@@ -13,7 +13,7 @@ namespace tapeout {
 
 /// How an operand's element follows from the element (or row) that is computed.
 enum class EdgeKind {
-  Same, ///< the element with the same row-major index
+  Same, ///< the element with the same row-major index; of a Single node: its result takes over the memory
   Row,  ///< one value for a row of consecutive elements
   Other ///< anything else: the producer must have finished
 };

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 
@@ -32,6 +34,7 @@ protected:
     std::ofstream(folder_ + "/text", std::ios::binary) << text;
     // Extents that no vector width divides.
     succeed(kTapeout, "model gpt --layers 2 --heads 3 --width 36 --context 13 --vocab 256 --dropout 0.1 -o gpt.tape");
+    succeed(kTapeout, "model bert --layers 1 --heads 2 --width 36 --context 4 --vocab 257 -o bert.tape"); // its head has a bias
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
@@ -201,6 +204,61 @@ TEST_F(PrecisionTest, GivesUpWhenNoScaleHelps) {
   EXPECT_NE(outcome.error.find("the last 100 steps were skipped"), std::string::npos) << outcome.error;
 }
 
+/// Tensors of a safetensors file whose values are all f32.
+std::map<std::string, std::vector<float>> tensorsOf(const std::string &file) {
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const nlohmann::json header = nlohmann::json::parse(file.substr(sizeof length, length));
+  std::map<std::string, std::vector<float>> tensors;
+  for (const auto &[name, entry] : header.items())
+    if (entry.contains("data_offsets")) {
+      size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+      std::vector<float> &values = tensors[name];
+      values.resize((end - begin) / sizeof(float));
+      std::memcpy(values.data(), file.data() + sizeof length + length + begin, end - begin);
+    }
+  return tensors;
+}
+
+// Masked tokens are few: most chunks of the bert have none.
+TEST_F(PrecisionTest, ChunksOfLogitsChangeLastPlacesOnly) {
+  for (const char *model : {"gpt.tape", "bert.tape"})
+    for (const char *precision : {"fp32", "bf16 --amp-level O2", "fp16 --amp-level O1"}) {
+      SCOPED_TRACE(fmt::format("{} {}", model, precision));
+      auto compileInChunks = [&](const std::string &chunks) {
+        succeed(kTapeout, fmt::format("compile {} -o out-model --target cpu --batch 8 --optimizer sgd --lr 1 --precision {} "
+                                      "--loss-chunks {}", model, precision, chunks));
+      };
+      compileInChunks("1");
+      std::vector<double> losses = train("--steps 1 --export out-weights");
+      auto whole = tensorsOf(readFile(folder_ + "/out-weights"));
+      compileInChunks("4");
+      EXPECT_EQ(train("--steps 1 --export out-weights --check-memory"), losses);
+      auto chunked = tensorsOf(readFile(folder_ + "/out-weights"));
+      ASSERT_EQ(chunked.size(), whole.size());
+      for (auto &[name, values] : whole) {
+        ASSERT_EQ(chunked[name].size(), values.size());
+        for (size_t i = 0; i < values.size(); ++i) // the learning rate is 1: their difference is that of the gradients
+          ASSERT_NEAR(chunked[name][i], values[i], 2e-7 * std::max(1.f, std::abs(values[i]))) << name << " " << i;
+      }
+      std::string expected = bytesAfter("--threads 1 --isa avx2");
+      EXPECT_TRUE(bytesAfter("--threads 3") == expected);
+    }
+}
+
+TEST_F(PrecisionTest, ChunksTrainLikeTheInterpreter) {
+  for (const char *precision : {"fp32", "bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    std::string options = fmt::format("{} --precision {}", kOptions, precision);
+    compile(fmt::format("--precision {} --loss-chunks 2", precision));
+    std::vector<double> actual = train("--steps 6");
+    std::vector<double> expected = column(succeed(kTapeout, "interpret gpt.tape --data text --steps 6 " + options), "loss");
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 5e-4 * expected[i]) << "step " << i + 1;
+  }
+}
+
 TEST_F(PrecisionTest, OtherCommandsTakeItsOptions) {
   std::string passes = succeed(kTapeout, "inspect --list-passes --precision fp16");
   for (const char *pass : {"insert-loss-scaling", "insert-amp-casts", "verify-precision", "widen-windows"})
@@ -210,6 +268,8 @@ TEST_F(PrecisionTest, OtherCommandsTakeItsOptions) {
   EXPECT_NE(dot.find("bf16 or f16"), std::string::npos);
   std::string ir = succeed(kTapeout, "inspect gpt.tape --precision bf16 --keep-fp32 blocks.1.* --after verify-precision");
   EXPECT_NE(ir.find("tensor<36x36xbf16>"), std::string::npos);
+  EXPECT_NE(succeed(kTapeout, "inspect gpt.tape --batch 4 --loss-chunks 2 --after chunk-loss").find(" plus "), std::string::npos);
+  EXPECT_EQ(succeed(kTapeout, "inspect gpt.tape --batch 4 --after chunk-loss").find(" plus "), std::string::npos);
 }
 
 TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
@@ -221,6 +281,9 @@ TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
   EXPECT_NE(error("--amp-level O2").find("give --precision bf16 or fp16"), std::string::npos);
   EXPECT_NE(error("--keep-fp32 x").find("give --precision bf16 or fp16"), std::string::npos);
   EXPECT_NE(error("--loss-scale -1").find("--loss-scale is -1"), std::string::npos);
+  for (const char *chunks : {"0", "few", "-2", "1.5"})
+    EXPECT_NE(error(fmt::format("--loss-chunks {}", chunks)).find(fmt::format("--loss-chunks is {}, but must be", chunks)),
+              std::string::npos);
   Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model --precision bf16 --keep-fp32 nothing");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.error.find("the pattern 'nothing' of --keep-fp32 matches no layer"), std::string::npos) << outcome.error;

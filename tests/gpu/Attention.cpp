@@ -1,6 +1,9 @@
+#include "runtime/base/Hyperparameters.h"
+#include "runtime/base/Package.h"
 #include "runtime/base/Philox.h"
 #include "tests/gpu/GpuTest.h"
-#include "tests/runtime/AttentionReference.h"
+#include "tests/runtime/AttentionCases.h"
+#include "tests/runtime/PlanBuilder.h"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +21,8 @@ using Shape = AttentionShape;
 class Attention {
 public:
   Attention(Report &report, const Shape &shape, int64_t slices = 1)
-      : shape_(shape), machine_(report, attentionPlan(shape, shape.scratchBytes(slices))) {}
+      : Attention(report, shape, attentionPlan(shape, shape.scratchBytes(slices))) {}
+  Attention(Report &report, const Shape &shape, const plan::PlanT &plan) : shape_(shape), machine_(report, plan) {}
 
   explicit operator bool() const { return machine_.executor != nullptr; }
   GpuMachine &machine() { return machine_; }
@@ -88,20 +92,39 @@ private:
   GpuMachine machine_;
 };
 
-void checkAgainstDouble(Report &report, Attention &attention, const Shape &shape, const std::vector<bool> &kept) {
+/// How an attention is checked.
+struct Checks {
+  bool repeats = true; ///< whether it must give the same bits again
+  bool sums = false;   ///< whether there are sums of the columns of dqkv
+  std::string note = {};
+};
+
+/// The error of `sums`, relative to the expected sums.
+double errorOfSums(Attention &attention, const std::vector<double> &packedGradient) {
+  std::vector<float> actual = attention.machine().floats("sums");
+  std::vector<double> expected(actual.size());
+  for (size_t i = 0; i < packedGradient.size(); ++i)
+    expected[i % expected.size()] += packedGradient[i];
+  return relativeError({actual.begin(), actual.end()}, expected);
+}
+
+void checkAgainstDouble(Report &report, Attention &attention, const Shape &shape, const std::vector<bool> &kept,
+                        const Checks &checks = {}) {
+  const std::string title = shape.text() + checks.note;
   Status status = attention.setLengths();
   if (status.isOk())
     status = attention.fill();
   if (status.isOk())
     status = attention.run();
   if (!status.isOk())
-    return report.check(status, shape.text());
+    return report.check(status, title);
   ReferenceAttention expected =
       referenceAttention(shape, attention.numbers("qkv"), attention.numbers("do"), kept, attention.machine().executor->pool());
   std::vector<float> lse = attention.machine().floats("lse");
   double result = relativeError(attention.numbers("o"), expected.result);
   double gradient = relativeError(attention.numbers("dqkv"), expected.packedGradient);
   double logSum = relativeError({lse.begin(), lse.end()}, expected.lse);
+  double sums = checks.sums ? errorOfSums(attention, expected.packedGradient) : 0;
   const double bound = shape.type == Type::BF16 ? 6e-3 : 8e-4;
   bool same = true;
   const auto first = attention.results();
@@ -109,9 +132,10 @@ void checkAgainstDouble(Report &report, Attention &attention, const Shape &shape
     status = attention.run();
     same &= attention.results() == first;
   }
-  report.check(status.isOk() && same && result < bound && gradient < bound && logSum < 1e-5, shape.text(),
-               "errors: result {:.1e}, lse {:.1e}, gradients {:.1e}; {}{}", result, logSum, gradient,
-               same ? "same bits" : "OTHER BITS", status.message());
+  bool good = result < bound && gradient < bound && logSum < 1e-5 && sums < bound;
+  report.check(status.isOk() && good && (same || !checks.repeats), title,
+               "errors: result {:.1e}, lse {:.1e}, gradients {:.1e}{}; {}{}", result, logSum, gradient,
+               checks.sums ? fmt::format(", sums {:.1e}", sums) : "", same ? "same bits" : "OTHER BITS", status.message());
 }
 
 /// What dropout keeps, read off attention to the rows of the unit matrix.
@@ -207,7 +231,29 @@ void testAttention(Report &report) {
                              Shape{Type::BF16, true, 2, 4, 4, 64, 64, 0.25},
                              Shape{Type::BF16, false, 3, 4, 2, 128, 128, 0.2, {128, 50, 77}}})
     testDropout(report, shape);
+  for (const Shape &shape : {Shape{Type::BF16, true, 2, 4, 4, 1000, 64}, Shape{Type::F16, false, 2, 8, 2, 512, 128}})
+    if (Attention attention(report, shape, nondeterministicAttentionPlan(shape)); attention)
+      checkAgainstDouble(report, attention, shape, {}, {.repeats = false, .note = ", in any order"});
   testSpeed(report);
+}
+
+void testAttentionKernels(Report &report, const std::string &folder) {
+  for (const KernelAttentionCase &attentionCase : kernelAttentionCases()) {
+    const Checks checks{.sums = attentionCase.sums, .note = attentionCase.sums ? ", own kernels, sums" : ", own kernels"};
+    Result<Package> package = openPackage(folder + "/" + attentionCase.fileName());
+    if (!package.isOk())
+      return report.check(package.status(), attentionCase.shape.text() + checks.note);
+    PlanBuilder builder;
+    builder.plan = std::move(*plan::UnPackPlan(package->find(SectionKind::Plan)->bytes.data()));
+    for (std::unique_ptr<plan::SlotT> &slot : builder.plan.slots) // "attention/o"
+      slot->name = slot->name.substr(slot->name.find('/') + 1);
+    auto isOurs = [](const auto &kernel) { return kernel->symbol.find("attention_key_gradients") != std::string::npos; };
+    if (std::none_of(builder.plan.kernels.begin(), builder.plan.kernels.end(), isOurs))
+      report.check(false, attentionCase.fileName(), "has no kernel for the gradients of the keys");
+    builder.slot("config", plan::SlotKind::Config, plan::ElementType::F64, {kConfigSlotLength}); // every plan has it
+    if (Attention attention(report, attentionCase.shape, builder.plan); attention)
+      checkAgainstDouble(report, attention, attentionCase.shape, {}, checks);
+  }
 }
 
 } // namespace tapeout::rt::test

@@ -1,6 +1,6 @@
 // tapeout-gpu-test [CUBIN ARCHITECTURE]: checks the executor for cuda on the first GPU. `--ptx` prints the kernels, to be
 // compiled for the optional arguments: tapeout-gpu-test --ptx >k.ptx; ptxas -arch sm_90 k.ptx -o k.cubin
-// `--attention`: only attention.
+// `--attention`: only attention. `--attention-kernels FOLDER`: only the kernels of gpu-attention-plans.
 #include "tests/gpu/GpuTest.h"
 #include "tests/gpu/Kernels.h"
 
@@ -63,6 +63,15 @@ int main(int argc, char **argv) {
     std::fputs(kKernelsPtx, stdout);
     return 0;
   }
+  Report report;
+  auto finish = [&] {
+    fmt::print("{}\n", report.failures() == 0 ? "all passed" : fmt::format("{} failed", report.failures()));
+    return report.failures() == 0 ? 0 : 1;
+  };
+  if (argc == 3 && std::strcmp(argv[1], "--attention-kernels") == 0) {
+    testAttentionKernels(report, argv[2]);
+    return finish();
+  }
   std::vector<uint8_t> cubin;
   uint32_t architecture = 0;
   if (argc == 3) {
@@ -70,12 +79,10 @@ int main(int argc, char **argv) {
     cubin.assign(std::istreambuf_iterator<char>(file), {});
     architecture = static_cast<uint32_t>(std::atoi(argv[2]));
   }
-  Report report;
   if (argc != 2 || std::strcmp(argv[1], "--attention") != 0) {
     testSteps(report, cubin, architecture);
     testProducts(report);
   }
   testAttention(report);
-  fmt::print("{}\n", report.failures() == 0 ? "all passed" : fmt::format("{} failed", report.failures()));
-  return report.failures() == 0 ? 0 : 1;
+  return finish();
 }

@@ -29,3 +29,22 @@ func.func @part(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<2x6xf32>) {
   %2 = tape.negate %1 : tensor<2x6xf32>
   return %0, %2 : tensor<4x6xf32>, tensor<2x6xf32>
 }
+
+// -----
+
+// Rows from the middle of an argument are elements one behind the other: repeated along the rows of a kernel, they are read in it.
+// CHECK-LABEL: @rows
+// CHECK-NEXT:  tape.fusion(%arg0, %arg1)
+// CHECK-NOT:   tape.fusion
+// CHECK:       tape.slice
+// CHECK-NOT:   tape.fusion
+// CHECK:       tape.reduce
+// CHECK-NOT:   tape.fusion
+// CHECK:       return
+func.func @rows(%x: tensor<2x70xf32>, %scale: tensor<6xf32>) -> tensor<2xf32> {
+  %0 = tape.slice %scale from [2] to [4] : tensor<6xf32>
+  %1 = tape.broadcast_in_dim %0 to [2, 70] dims [0] : tensor<2xf32>
+  %2 = tape.multiply %x, %1 : tensor<2x70xf32>, tensor<2x70xf32>
+  %3 = tape.reduce "sum" %2 over [1] : tensor<2x70xf32>
+  return %3 : tensor<2xf32>
+}

@@ -20,6 +20,16 @@ module attributes {tape.target = "cuda"} {
 
 // -----
 
+// What a product is added to is not where it writes: another one reads it, too.
+func.func @addend(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %0 = tape.dot_general %x, %x batch [] x [] contract [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
+  // expected-error @+1 {{does not find what it is added to where it writes; run decompose first}}
+  %1 = tape.dot_general %x, %x plus %0 batch [] x [] contract [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
 // A library call behind what a kernel computes.
 func.func @inside(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tape.fusion(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32> {

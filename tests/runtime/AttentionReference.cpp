@@ -16,8 +16,6 @@ namespace tapeout::rt::test {
 using Type = tapeout::ElementType;
 using plan::SlotKind;
 
-double AttentionShape::scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
-
 std::string AttentionShape::text() const {
   return fmt::format("{} {} {}x{}{} heads of {}, {} tokens{}{}", name(type), causal ? "causal" : "full", batch, heads,
                      keyHeads == heads ? "" : fmt::format(":{}", keyHeads), size, tokens,

@@ -5,6 +5,7 @@
 #include "runtime/device/cpu/ThreadPool.h"
 #include "runtime/plan_generated.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct AttentionShape {
 
   int64_t width() const { return heads * size; }
   int64_t packedWidth() const { return (heads + 2 * keyHeads) * size; }
-  double scale() const;
+  double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
   std::string text() const;
   /// What the backward needs for a slice of the batch, with some reserve.
   uint64_t scratchBytes(int64_t slices = 1) const;

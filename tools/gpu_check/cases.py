@@ -39,6 +39,7 @@ SMALL = {  # for the comparison with the cpu: model, its options, batch
         32,
     ),
 }
+IN_CHUNKS = ("gpt-64", "bert")  # of these, whose logits are computed in three chunks: a tied table; a bias
 
 
 @dataclasses.dataclass

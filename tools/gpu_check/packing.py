@@ -9,7 +9,7 @@ import tempfile
 import time
 import zlib
 
-from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, PRECISIONS, SANITIZED, SMALL
+from gpu_check.cases import BENCHES, CONVERGENCE, CONVERGENCE_BATCH, IN_CHUNKS, PRECISIONS, SANITIZED, SMALL
 from gpu_check.cases import level2, nondeterministic
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
@@ -75,9 +75,10 @@ def pack(folder):
     write_text(folder)
     for name, (model, options, batch) in SMALL.items():
         packer.model(model, *options)
+        common = ["--batch", str(batch), *(["--loss-chunks", "3"] if name in IN_CHUNKS else [])]
         for key, precision in PRECISIONS.items():
             for short, target in TARGETS.items():
-                packer.plan(f"{name}-{key}-{short}", "--target", target, *precision.options, "--batch", str(batch))
+                packer.plan(f"{name}-{key}-{short}", "--target", target, *precision.options, *common)
     packer.model("gpt", *(text for size, value in CONVERGENCE.items() for text in (f"--{size}", str(value))))
     for key, precision in PRECISIONS.items():
         common = ["--target", TARGETS["cuda"], *precision.options, "--batch", str(CONVERGENCE_BATCH)]
@@ -100,5 +101,8 @@ def pack(folder):
     subprocess.run(
         [BUILD / "gpu-kernel-speed-plan", folder / "kernels.plan", TARGETS["cuda"]], check=True, stdout=subprocess.DEVNULL
     )
+    attention = folder / "attention"
+    attention.mkdir(exist_ok=True)
+    subprocess.run([BUILD / "gpu-attention-plans", attention, TARGETS["cuda"]], check=True)
     print(f"copy {folder} to the GPU's machine and run {folder.name}/gpu-check there")
     return True

@@ -35,6 +35,10 @@ void CompileArguments::addTo(CLI::App &command) {
                      "on: the same bits in every run; off: cuDNN may add the gradients of attention in any order (cuda)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  command.add_option("--loss-chunks", lossChunks,
+                     "Chunks that logits and their gradient are computed in, one after the other; 1: all at once; "
+                     "auto: large ones in a few")
+      ->capture_default_str();
   command.add_flag("--no-fusion", noFusion, "One kernel per op, to compare with");
   command.add_option("--skip-pass", skipped, "Leave out an optional pass, to see what it does; may be repeated")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(optionalPasses), std::end(optionalPasses))));
@@ -141,6 +145,11 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   result.training.noDecay = noDecay;
   TAPEOUT_RETURN_IF_ERROR(setPrecision(result.training));
   TAPEOUT_RETURN_IF_ERROR(setDeterministic(result));
+  int64_t chunks = 0;
+  if (lossChunks != "auto" && (llvm::StringRef(lossChunks).getAsInteger(10, chunks) || chunks < 1 || chunks > 1 << 20))
+    return Status::error(ExitCode::BadConfig, fmt::format("--loss-chunks is {}, but must be auto or between 1 and {}",
+                                                          lossChunks, 1 << 20));
+  result.training.lossChunks = chunks;
   result.training.fusion = !noFusion;
   result.training.skipped = skipped;
   result.freeze = freeze;
@@ -200,6 +209,8 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
     result.describe += fmt::format(" --keep-fp32 '{}'", pattern);
   if (!result.training.deterministic)
     result.describe += " --deterministic off";
+  if (lossChunks != "auto")
+    result.describe += fmt::format(" --loss-chunks {}", lossChunks);
   if (noFusion)
     result.describe += " --no-fusion";
   for (const std::string &pass : skipped)

@@ -31,7 +31,7 @@ struct CompileArguments {
   std::optional<double> lr, minLrRatio, warmup, weightDecay, beta1, beta2, epsilon, momentum, clip, seed, labelSmoothing;
   unsigned threads = 0;
   bool noFusion = false;
-  std::string deterministic = "on";
+  std::string deterministic = "on", lossChunks = "auto";
   std::vector<std::string> skipped;
   std::string saveIr;
 

@@ -1,22 +1,11 @@
 // gpu-kernel-speed-plan OUTPUT [TARGET]: a plan whose programs are single computations of every schedule, most of which move
 // 256 MB or more, which no cache holds; prints their names. gpu-kernel-times says how fast each is. TARGET: cuda:sm_90 by
 // default.
-#include "codegen/PlanWriter.h"
-#include "ir/plan/Plan.h"
-#include "ir/tape/Tape.h"
-#include "passes/Pipelines.h"
-#include "runtime/base/Package.h"
-#include "tools/driver/KernelCompilation.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
+#include "tests/codegen/gpu/PlanFile.h"
 
 #include <cstdio>
 #include <string>
 #include <vector>
-
-using namespace mlir;
 
 namespace tapeout {
 namespace {
@@ -147,47 +136,13 @@ std::vector<Computation> computations() {
   return all;
 }
 
-/// From the stage "fuse" of the pipeline on, but for what joins computations.
-LogicalResult lower(ModuleOp module) {
-  PassManager manager(module.getContext(), ModuleOp::getOperationName());
-  TrainingOptions options;
-  options.skipped = {"fuse-multi-tensor"};
-  bool reached = false;
-  for (PipelineStep &step : buildPipeline(options))
-    if (reached |= step.stage == "fuse")
-      manager.addPass(std::move(step.pass));
-  return manager.run(module);
-}
-
-LogicalResult write(const std::string &path, const driver::TargetChoice &target) {
-  DialectRegistry registry;
-  registry.insert<tape::TapeDialect, plan::PlanDialect, func::FuncDialect>();
-  MLIRContext context(registry);
-  std::string text = "module attributes {tape.target = \"" + target.name + "\"} {\n";
+std::string moduleOf(const std::string &target) {
+  std::string text = "module attributes {tape.target = \"" + target + "\"} {\n";
   for (const Computation &computation : computations()) {
     text += functionOf(computation);
     std::puts(computation.name.c_str());
   }
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text + "}\n", &context);
-  if (!module || failed(lower(*module)))
-    return failure();
-  driver::CompileOptions options;
-  options.target = target;
-  options.threads = 2;
-  auto kernels = driver::compileKernels(*module, options);
-  if (failed(kernels))
-    return failure();
-  codegen::PlanInfo info;
-  info.modelName = "kernel speed";
-  info.target = target.name;
-  info.modules = std::move(kernels->modules);
-  auto bytes = codegen::writePlan(*module, kernels->records, info);
-  if (failed(bytes))
-    return failure();
-  std::vector<SectionSource> sections = {
-      {SectionKind::Plan, "", {reinterpret_cast<const uint8_t *>(bytes->data()), bytes->size()}, ""}};
-  Status written = writePackage("", sections, path);
-  return written.isOk() ? success() : emitError(UnknownLoc::get(&context), written.message());
+  return text + "}\n";
 }
 
 } // namespace
@@ -195,8 +150,12 @@ LogicalResult write(const std::string &path, const driver::TargetChoice &target)
 
 int main(int count, char **arguments) {
   auto target = tapeout::driver::parseTarget(count == 3 ? arguments[2] : "cuda:sm_90");
-  if ((count == 2 || count == 3) && target.isOk())
-    return succeeded(tapeout::write(arguments[1], *target)) ? 0 : 1;
+  if ((count == 2 || count == 3) && target.isOk()) {
+    tapeout::TrainingOptions options;
+    options.skipped = {"fuse-multi-tensor"}; // it would join computations
+    bool written = succeeded(tapeout::writePlanFile(arguments[1], tapeout::moduleOf(target->name), *target, options));
+    return written ? 0 : 1;
+  }
   std::fprintf(stderr, "usage: %s OUTPUT [TARGET]\n", arguments[0]);
   return 2;
 }

@@ -56,6 +56,19 @@ Sample dot(std::string name, Ints lhsShape, Ints rhsShape, Dimensions d, std::st
           },
           [=](const Arrays &x) { return einsum(lhs, rhs, result, lhsShape, rhsShape, x); }};
 }
+
+Sample sumOfProducts() {
+  Sample sample = dot("plus", {3, 5}, {5, 7}, {{}, {}, {1}, {0}}, "mk", "kn", "mn");
+  sample.inputs.push_back(floats({3, 7}));
+  sample.build = [](TapeBuilder &t, ValueRange x) { return t.dot(x[0], x[1], {}, {}, {1}, {0}, {}, {}, x[2]); };
+  sample.expected = [product = sample.expected](const Arrays &x) {
+    Arrays sum = product(x);
+    for (size_t i = 0; i < sum[0].size(); ++i)
+      sum[0][i] += x[2][i];
+    return sum;
+  };
+  return sample;
+}
 } // namespace
 
 std::vector<Sample> matMulSamples() {
@@ -71,6 +84,7 @@ std::vector<Sample> matMulSamples() {
       dot("outer", {3}, {4}, {{}, {}, {}, {}}, "m", "n", "mn"),
       dot("inner", {6}, {6}, {{}, {}, {0}, {0}}, "k", "k", ""),
       dot("wide", {2, 130}, {130, 67}, {{}, {}, {1}, {0}}, "mk", "kn", "mn"), // more than a strip of columns
+      sumOfProducts(),
   };
 }
 

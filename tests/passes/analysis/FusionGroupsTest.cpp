@@ -382,6 +382,11 @@ TEST(MemoryPeak, CountsWhatIsAlive) {
   EXPECT_EQ(findMemoryPeak(nodes, {{0}, {1}, {2, 3}}).bytes, 30u); // 2 stays inside its group
 }
 
+TEST(MemoryPeak, AddsInPlace) {
+  std::vector<FusionNode> nodes = {sized(single({}), 20), sized(single({{0, kSame}}), 20), sized(single({{1, kOther}}), 5)};
+  EXPECT_EQ(findMemoryPeak(nodes, {{0}, {1}, {2}}).bytes, 20u);
+}
+
 // A sum of two tensors that only the end reads: merged with the end, both live as long, over the largest tensor of all.
 TEST(FusionGroups, MemoryIsNotTradedForTraffic) {
   std::vector<FusionNode> nodes = {sized(single({}), 100), sized(single({}), 100),
