@@ -67,6 +67,18 @@ std::unique_ptr<plan::InitializerT> initializer(DictionaryAttr attributes) {
   return result;
 }
 
+std::unique_ptr<plan::TensorMapT> tensorMap(const TensorMap &map) {
+  auto result = std::make_unique<plan::TensorMapT>();
+  result->argument = map.argument;
+  result->offset = map.offset;
+  result->rows = map.rows;
+  result->columns = map.columns;
+  result->row_stride = map.rowStride;
+  result->box_rows = map.boxRows;
+  result->box_columns = map.boxColumns;
+  return result;
+}
+
 uint8_t phaseNumber(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>(tape::kPhaseAttr);
   return llvm::StringSwitch<uint8_t>(phase ? phase.getValue() : "").Case("loss", 1).Case("backward", 2).Case("optimizer", 3).Default(0);
@@ -122,6 +134,8 @@ public:
         out->gpu->threads = gpu->threads;
         out->gpu->shared_bytes = gpu->sharedBytes;
         out->gpu->argument_table = gpu->argumentTable;
+        for (const TensorMap &map : gpu->tensorMaps)
+          out->gpu->tensor_maps.push_back(tensorMap(map));
       }
       result_.kernels.push_back(std::move(out));
     }

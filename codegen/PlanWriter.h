@@ -1,6 +1,8 @@
 // Serializes a planned module (plan dialect) into the FlatBuffer of runtime/plan.fbs.
 #pragma once
 
+#include "codegen/TensorMap.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <cstdint>
@@ -15,6 +17,7 @@ namespace tapeout::codegen {
 struct GpuLaunch {
   uint32_t module, blocks, threads, sharedBytes;
   bool argumentTable;
+  std::vector<TensorMap> tensorMaps = {};
 };
 
 /// What a plan says about a kernel, in the target's units.

@@ -387,6 +387,9 @@ Status Checker::checkLaunch(const plan::Launch &launch) {
     if (i >= count - kernel.result_count())
       TAPEOUT_RETURN_IF_ERROR(checkWritable(launch.arguments()->Get(i)));
   }
+  if (isCuda())
+    for (const plan::TensorMap *map : orEmpty(kernel.gpu()->tensor_maps()))
+      TAPEOUT_RETURN_IF_ERROR(at(checkTensorMap(kernel, *map, slot(launch.arguments()->Get(map->argument())))));
   return Status::ok();
 }
 

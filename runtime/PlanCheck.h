@@ -15,6 +15,8 @@ Status checkPlan(const plan::Plan &plan);
 // Parts of it that only plans for cuda have (PlanCheckCuda.cpp).
 Status checkModules(const plan::Plan &plan);
 Status checkGpuKernel(const plan::Plan &plan, const plan::Kernel &kernel);
+/// One of the kernel's tensor maps, in a launch that gives `slot`, correct by itself, as the map's argument.
+Status checkTensorMap(const plan::Kernel &kernel, const plan::TensorMap &map, const plan::Slot &slot);
 /// Types, strides and epilogue of a product that is else correct.
 Status checkCudaMatmul(const plan::Matmul &matmul, plan::ElementType a, plan::ElementType b, plan::ElementType c);
 

@@ -16,9 +16,48 @@ namespace {
 constexpr uint32_t kMaxModules = 65536;
 constexpr uint32_t kMaxBlocks = INT32_MAX, kMaxThreads = 1024;
 constexpr uint32_t kMaxSharedBytes = 227 << 10;           // of any architecture so far
-constexpr uint32_t kMaxParameters = 4096 / sizeof(void *); // a launch has 4 KiB of parameters
+constexpr uint64_t kMaxParameterBytes = 4096;              // of a launch
+constexpr uint32_t kMaxParameters = kMaxParameterBytes / sizeof(void *);
+// Of the tensor memory accelerator: cuTensorMapEncodeTiled.
+constexpr uint64_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
+constexpr int64_t kMaxMapExtent = int64_t(1) << 32;
+constexpr uint64_t kMaxMapRowBytes = uint64_t(1) << 40;
+constexpr uint32_t kMaxBoxRows = 256, kSwizzleBytes = 128, kMapAlignment = 16;
 constexpr uint32_t kMinArchitecture = 50, kMaxArchitecture = 999;
 constexpr uint16_t kElfMachineCuda = 190; // EM_CUDA
+
+/// Of a launch with tensor maps, which lie behind the pointers.
+uint64_t parameterBytes(const plan::Kernel &kernel) {
+  uint64_t pointers = kernel.argument_count() * uint64_t(sizeof(void *));
+  uint64_t aligned = (pointers + kTensorMapAlignment - 1) / kTensorMapAlignment * kTensorMapAlignment;
+  return aligned + orEmpty(kernel.gpu()->tensor_maps()).size() * kTensorMapBytes;
+}
+
+/// What does not depend on the slots of a launch.
+Status checkTensorMaps(const plan::Kernel &kernel) {
+  const auto &maps = orEmpty(kernel.gpu()->tensor_maps());
+  if (maps.size() == 0)
+    return Status::ok();
+  std::string name = printable(kernel.symbol());
+  if (kernel.gpu()->argument_table())
+    return bad("kernel '{}' takes tensor maps and a table of arguments", name);
+  if (uint64_t bytes = parameterBytes(kernel); bytes > kMaxParameterBytes)
+    return bad("kernel '{}' has {} bytes of parameters with its tensor maps, more than {}", name, bytes,
+               kMaxParameterBytes);
+  for (const plan::TensorMap *map : maps) {
+    if (map->argument() >= kernel.argument_count())
+      return bad("kernel '{}' has a tensor map of its argument {}, which does not exist", name, map->argument());
+    if (map->rows() < 1 || map->rows() > kMaxMapExtent || map->columns() < 1 || map->columns() > kMaxMapExtent)
+      return bad("kernel '{}' has a tensor map of {} rows and {} columns, out of range", name, map->rows(),
+                 map->columns());
+    if (map->row_stride() < map->columns())
+      return bad("kernel '{}' has a tensor map whose rows of {} elements lie {} apart", name, map->columns(),
+                 map->row_stride());
+    if (map->box_rows() < 1 || map->box_rows() > kMaxBoxRows)
+      return bad("kernel '{}' has a tensor map with boxes of {} rows, out of range", name, map->box_rows());
+  }
+  return Status::ok();
+}
 
 bool isInside(uint64_t offset, uint64_t bytes, uint64_t size) { return offset <= size && bytes <= size - offset; }
 
@@ -80,6 +119,34 @@ Status checkGpuKernel(const plan::Plan &plan, const plan::Kernel &kernel) {
     return bad("kernel '{}' asks for {} bytes of shared memory, more than {}", name, gpu->shared_bytes(), kMaxSharedBytes);
   if (!gpu->argument_table() && kernel.argument_count() > kMaxParameters)
     return bad("kernel '{}' has {} arguments, more than {} without a table", name, kernel.argument_count(), kMaxParameters);
+  return checkTensorMaps(kernel);
+}
+
+Status checkTensorMap(const plan::Kernel &kernel, const plan::TensorMap &map, const plan::Slot &slot) {
+  using Type = plan::ElementType;
+  std::string name = printable(kernel.symbol()), of = printable(slot.name());
+  Type type = slot.element_type();
+  if (type != Type::F32 && type != Type::BF16 && type != Type::F16)
+    return bad("kernel '{}' has a tensor map of '{}', whose type {} no tensor map has", name, of,
+               plan::EnumNameElementType(type));
+  const uint64_t size = elementSize(elementType(slot)), room = slot.bytes() / size;
+  if (map.box_columns() != kSwizzleBytes / size)
+    return bad("kernel '{}' has a tensor map of '{}' with boxes of {} columns instead of {}", name, of,
+               map.box_columns(), kSwizzleBytes / size);
+  const uint64_t rows = map.rows(), columns = map.columns(), rowStride = map.row_stride();
+  const uint64_t offset = map.offset(); // a negative one becomes larger than any slot
+  if (rowStride >= kMaxMapRowBytes / size)
+    return bad("kernel '{}' has a tensor map of '{}' whose rows lie {} elements apart, too far", name, of, rowStride);
+  if (rowStride * size % kMapAlignment != 0)
+    return bad("kernel '{}' has a tensor map of '{}' whose rows lie {} elements apart, no multiple of {} bytes", name,
+               of, rowStride, kMapAlignment);
+  uint64_t last; // where the last row begins, behind offset
+  if (__builtin_mul_overflow(rows - 1, rowStride, &last) || last > room || columns > room - last ||
+      offset > room - last - columns)
+    return bad("kernel '{}' has a tensor map that leaves '{}'", name, of);
+  if (offset * size % kMapAlignment != 0) // slots begin at multiples of 64 bytes
+    return bad("kernel '{}' has a tensor map that begins {} elements into '{}', no multiple of {} bytes", name, offset,
+               of, kMapAlignment);
   return Status::ok();
 }
 

@@ -2,7 +2,8 @@
 // is found, the driver of the machine that trains compiles the PTX.
 //
 // A kernel `k` becomes `.entry k(pointer of each argument)`, operands first, or `.entry k(pointer to a device array of
-// them)` (table GpuKernel of runtime/plan.fbs). All units are one launch.
+// them)` (table GpuKernel of runtime/plan.fbs). A kernel written by hand may take tensor maps behind the pointers. All
+// units are one launch.
 //
 // Arguments are dense row-major buffers, aligned to 16 bytes. A result may be the very buffer of an operand only where
 // the plan launches the kernel so; otherwise results overlap nothing.
@@ -10,6 +11,8 @@
 // exp, log, tanh and erf; but kernels whose results have 16 bits use the GPU's own exp and division (ApproximateMath.h).
 // The order of each sum depends on shapes only.
 #pragma once
+
+#include "codegen/TensorMap.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -36,6 +39,7 @@ struct CudaKernel {
   bool argumentTable;
   uint32_t argumentCount; // results included
   uint32_t resultCount;
+  std::vector<TensorMap> tensorMaps = {};
 };
 
 struct CudaCubin {

@@ -46,12 +46,27 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const std::string &archit
                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-void annotate(llvm::Function &function, llvm::StringRef name, unsigned value) {
+llvm::Metadata *metadataOf(llvm::LLVMContext &context, unsigned number) {
+  return llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), number));
+}
+
+void annotate(llvm::Function &function, llvm::StringRef name, llvm::Metadata *value) {
   llvm::LLVMContext &context = function.getContext();
-  auto *number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value);
-  llvm::Metadata *parts[] = {llvm::ValueAsMetadata::get(&function), llvm::MDString::get(context, name),
-                             llvm::ConstantAsMetadata::get(number)};
+  llvm::Metadata *parts[] = {llvm::ValueAsMetadata::get(&function), llvm::MDString::get(context, name), value};
   function.getParent()->getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(context, parts));
+}
+void annotate(llvm::Function &function, llvm::StringRef name, unsigned value) {
+  annotate(function, name, metadataOf(function.getContext(), value));
+}
+
+/// Parameters that are passed by value stay where the launch put them: their addresses are not those of copies.
+void keepInPlace(llvm::Function &function) {
+  llvm::SmallVector<llvm::Metadata *> numbers; // from 1
+  for (const llvm::Argument &parameter : function.args())
+    if (parameter.hasByValAttr())
+      numbers.push_back(metadataOf(function.getContext(), parameter.getArgNo() + 1));
+  if (!numbers.empty())
+    annotate(function, "grid_constant", llvm::MDNode::get(function.getContext(), numbers));
 }
 
 void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
@@ -62,6 +77,7 @@ void makeKernels(llvm::Module &module, const LaunchBounds &bounds) {
     function->addFnAttr(llvm::Attribute::NoUnwind);
     annotate(*function, "kernel", 1);
     annotate(*function, "maxntidx", threads);
+    keepInPlace(*function);
     unsigned blocks = bounds.limitRegisters ? std::max(resident, kRegisters / (kPerThread * threads)) : resident;
     if (blocks > 0)
       annotate(*function, "minctasm", blocks);

@@ -23,7 +23,8 @@ struct LaunchBounds {
 };
 
 /// Makes kernels of the functions, optimises them, and returns their PTX for an architecture: "sm_90", or "sm_90a" with the
-/// instructions that only this one has. Safe to call from several threads on modules of different contexts.
+/// instructions that only this one has. Parameters by value (`ptr byval`) stay in parameter space, where tensor maps
+/// have to be: functions must not write them. Safe to call from several threads on modules of different contexts.
 std::string emitPtx(llvm::Module &module, const std::string &architecture, const LaunchBounds &bounds);
 
 } // namespace tapeout::codegen

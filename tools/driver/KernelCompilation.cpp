@@ -49,7 +49,8 @@ FailureOr<CompiledKernels> compileForCuda(ModuleOp plan, const CompileOptions &o
   result.assembler = compiled->assembler;
   result.workspaceBytes = kWorkspace;
   for (const codegen::CudaKernel &kernel : compiled->kernels) {
-    codegen::GpuLaunch launch{kernel.module, kernel.blocks, kernel.threads, kernel.sharedBytes, kernel.argumentTable};
+    codegen::GpuLaunch launch{kernel.module, kernel.blocks, kernel.threads, kernel.sharedBytes, kernel.argumentTable,
+                              kernel.tensorMaps};
     result.records.push_back({kernel.symbol, kernel.blocks, 1, launch});
   }
   for (codegen::CudaKernels &module : compiled->modules) {

@@ -59,6 +59,7 @@ Result<CudaDriver> CudaDriver::resolve(void *library) {
   symbols.find("cuEventRecord", driver.eventRecord);
   symbols.find("cuEventSynchronize", driver.eventSynchronize);
   symbols.find("cuEventElapsedTime", driver.eventElapsedTime);
+  symbols.findOptional("cuTensorMapEncodeTiled", driver.tensorMapEncodeTiled);
   TAPEOUT_RETURN_IF_ERROR(symbols.status("the NVIDIA driver (libcuda.so.1)"));
   return driver;
 }

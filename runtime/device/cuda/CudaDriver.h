@@ -1,5 +1,5 @@
 // The part of the CUDA driver API that we use, opened from libcuda.so.1. The declarations follow cuda.h of CUDA 13.0; all of
-// these functions are in drivers from CUDA 11.4 on. There is no need for NVIDIA's headers.
+// these functions but one are in drivers from CUDA 11.4 on. There is no need for NVIDIA's headers.
 #pragma once
 
 #include "runtime/base/Status.h"
@@ -31,7 +31,16 @@ constexpr unsigned kCuStreamNonBlocking = 1;     // CUstream_flags
 constexpr unsigned kCuEventDisableTiming = 2;    // CUevent_flags
 constexpr int kCuCaptureThreadLocal = 1;         // CUstreamCaptureMode
 constexpr int kCuNodeKernel = 0, kCuNodeCopy = 1, kCuNodeFill = 2; // CUgraphNodeType
+constexpr int kCuMapF16 = 6, kCuMapF32 = 7, kCuMapBf16 = 9; // CUtensorMapDataType
+constexpr int kCuMapNoInterleave = 0;                      // CUtensorMapInterleave
+constexpr int kCuMapSwizzle128 = 3;                        // CUtensorMapSwizzle
+constexpr int kCuMapPromotion256 = 3;                      // CUtensorMapL2promotion
+constexpr int kCuMapZeroFill = 0;                          // CUtensorMapFloatOOBfill
 constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6; // CUjit_option
+
+struct alignas(64) CuTensorMap { // CUtensorMap
+  uint64_t opaque[16];
+};
 
 struct CudaDriver {
   /// Unavailable (69) without a driver. Opens no device.
@@ -90,6 +99,11 @@ struct CudaDriver {
   CuResult (*eventRecord)(CuEvent event, CuStream stream);
   CuResult (*eventSynchronize)(CuEvent event);
   CuResult (*eventElapsedTime)(float *milliseconds, CuEvent begin, CuEvent end);
+
+  /// Null before CUDA 12.0. The fastest dimension is first; strides are in bytes, from the second dimension on.
+  CuResult (*tensorMapEncodeTiled)(CuTensorMap *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
+                                   const uint64_t *strides, const uint32_t *box, const uint32_t *elementStrides,
+                                   int interleave, int swizzle, int promotion, int fill);
 
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   std::string describe(CuResult result) const;

@@ -2,6 +2,7 @@
 
 #include "runtime/PlanMatmul.h"
 #include "runtime/device/cuda/ProductTuning.h"
+#include "runtime/device/cuda/TensorMap.h"
 
 #include <fmt/format.h>
 
@@ -56,6 +57,7 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan &plan, con
   if (!device.isOk())
     return device.status();
   TAPEOUT_RETURN_IF_ERROR(checkImages(plan, device->architecture(), device->name()));
+  TAPEOUT_RETURN_IF_ERROR(checkTensorMapSupport(device->driver(), plan));
   uint64_t libraryBytes = alignTable(plan.root().workspace_bytes()) + tableBytes(plan);
   TAPEOUT_RETURN_IF_ERROR(checkFreeMemory(*device, plan, libraryBytes));
 
@@ -167,7 +169,16 @@ Result<CudaExecutor::Launch> CudaExecutor::prepareLaunch(const plan::Launch &lau
     TAPEOUT_RETURN_IF_ERROR(synchronize());
     arguments = {table};
   }
-  return Launch{modules_.function(launch.kernel()), gpu.blocks(), gpu.threads(), gpu.shared_bytes(), std::move(arguments)};
+  std::vector<CuTensorMap> maps;
+  for (const plan::TensorMap *map : orEmpty(gpu.tensor_maps())) {
+    const plan::Slot &slot = plan().slot(launch.arguments()->Get(map->argument()));
+    Result<CuTensorMap> encoded = encodeTensorMap(driver_, *map, slot, arguments[map->argument()]);
+    if (!encoded.isOk())
+      return encoded.status();
+    maps.push_back(*encoded);
+  }
+  return Launch{modules_.function(launch.kernel()), gpu.blocks(), gpu.threads(), gpu.shared_bytes(),
+                std::move(arguments), std::move(maps)};
 }
 
 Status CudaExecutor::prepareBias(const plan::Matmul &matmul, ProductOperands operands, TunedProduct &product) {

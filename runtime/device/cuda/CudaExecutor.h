@@ -48,6 +48,7 @@ private:
     CuFunction function;
     unsigned blocks, threads, sharedBytes;
     std::vector<CuDevicePointer> arguments;
+    std::vector<CuTensorMap> tensorMaps;
   };
   struct Product {
     size_t index; // into products_

@@ -16,6 +16,8 @@ Status CudaExecutor::queue(const Launch &launch) const {
   std::vector<void *> parameters; // the driver copies what they point to
   for (const CuDevicePointer &argument : launch.arguments)
     parameters.push_back(const_cast<CuDevicePointer *>(&argument));
+  for (const CuTensorMap &map : launch.tensorMaps)
+    parameters.push_back(const_cast<CuTensorMap *>(&map));
   return driver_.check(driver_.launchKernel(launch.function, launch.blocks, 1, 1, launch.threads, 1, 1, launch.sharedBytes,
                                             stream_.get(), parameters.data(), nullptr),
                        "the kernel cannot be launched");

@@ -66,12 +66,7 @@ Result<void *> openLibrary(std::span<const char *const> names, std::span<const s
   return Status::error(ExitCode::Unavailable, fmt::format("{} ({}); {}", need, reason, remedy));
 }
 
-void *SymbolTable::lookUp(const char *name) {
-  void *function = dlsym(library_, name);
-  if (!function && !missing_)
-    missing_ = name;
-  return function;
-}
+void *SymbolTable::lookUp(const char *name) const { return dlsym(library_, name); }
 
 Status SymbolTable::status(const char *library) const {
   if (!missing_)

@@ -24,12 +24,18 @@ public:
   explicit SymbolTable(void *library) : library_(library) {}
   template <typename Function> void find(const char *name, Function &function) {
     function = reinterpret_cast<Function>(lookUp(name));
+    if (!function && !missing_)
+      missing_ = name;
+  }
+  /// One that older libraries lack: null there.
+  template <typename Function> void findOptional(const char *name, Function &function) {
+    function = reinterpret_cast<Function>(lookUp(name));
   }
   /// Unavailable when one was missing; `library` is what the message calls it.
   Status status(const char *library) const;
 
 private:
-  void *lookUp(const char *name);
+  void *lookUp(const char *name) const;
 
   void *library_;
   const char *missing_ = nullptr;

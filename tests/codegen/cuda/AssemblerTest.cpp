@@ -1,6 +1,7 @@
 // Part of the tests where NVIDIA's toolkit is found.
 #include "codegen/cuda/Assembler.h"
 #include "codegen/cuda/NvJitLink.h"
+#include "tests/codegen/cuda/TensorMapKernel.h"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +32,14 @@ TEST(AssemblerTest, MakesElfFilesOfEachArchitecture) {
       EXPECT_NE(*cubin, last);
       last = *cubin;
     }
+  }
+}
+
+TEST(AssemblerTest, TakesTensorMapsThatStayParameters) {
+  const std::string ptx = tensorMapPtx();
+  for (auto &assembler : assemblers()) {
+    Result<std::string> cubin = assembler->assemble(ptx, "sm_90a");
+    EXPECT_TRUE(cubin.isOk()) << cubin.status().message();
   }
 }
 

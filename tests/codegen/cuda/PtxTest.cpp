@@ -2,6 +2,7 @@
 #include "codegen/cuda/CudaCodegen.h"
 #include "ir/plan/Plan.h"
 #include "ir/tape/Tape.h"
+#include "tests/codegen/cuda/TensorMapKernel.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -208,6 +209,14 @@ plan.kernel @t { ^bb0(%x: tensor<512x1024xf32>):
   EXPECT_EQ(count(ptx, "st\\.shared"), 4u);
   EXPECT_EQ(count(ptx, "ld\\.shared"), 4u);
   EXPECT_EQ(count(ptx, "bar\\.sync"), 1u);
+}
+
+// The hardware reads a tensor map where the launch put it: in memory of a thread it would find nothing.
+TEST(PtxTest, TensorMapsStayParameters) {
+  std::string ptx = tensorMapPtx();
+  EXPECT_EQ(count(ptx, "\\.param \\.align 64 \\.b8 mapped_param_[12]\\[128\\]"), 2u) << ptx;
+  EXPECT_EQ(count(ptx, "cvta\\.param\\.u64"), 2u) << ptx;
+  EXPECT_EQ(count(ptx, "\\.local"), 0u) << ptx;
 }
 
 TEST(PtxTest, GradientsOfAttentionAreProductsOfHopperGpus) {

@@ -31,7 +31,7 @@ struct Function {
   std::string name;
   void (*run)(void *const *, int64_t, int64_t);
   int arguments;
-  bool table;
+  bool table, mapped;
 };
 using Graph = std::vector<Work>;
 
@@ -193,13 +193,14 @@ CALL(cuModuleUnload, int *module) return destroy(module); END
 CALL(cuModuleGetFunction, Function **function, void *, const char *symbol)
   static void *kernels = dlopen(TAPEOUT_TEST_KERNELS, RTLD_NOW);
   std::string name = symbol;
-  bool table = name.ends_with("_table");
-  name = table ? name.substr(0, name.size() - 6) : name;
+  bool table = name.ends_with("_table"), mapped = name.ends_with("_mapped");
+  if (table || mapped)
+    name = name.substr(0, name.rfind('_'));
   auto arguments = kArguments.find(name);
   if (arguments == kArguments.end())
     return kNotFound;
   auto run = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(dlsym(kernels, (name + "_avx2").c_str()));
-  state->functions.push_back(std::make_unique<Function>(Function{name, run, arguments->second, table}));
+  state->functions.push_back(std::make_unique<Function>(Function{name, run, arguments->second, table, mapped}));
   *function = state->functions.back().get();
 END
 CALL(cuFuncSetAttribute, Function *, int, int) END
@@ -210,13 +211,28 @@ CALL(cuLaunchKernel, Function *function, unsigned gridX, unsigned, unsigned, uns
   void **table = function->table ? static_cast<void **>(pointerAt(0)) : nullptr;
   for (int i = 0; !table && i < function->arguments; ++i)
     arguments[i] = pointerAt(i);
+  std::vector<FakeTensorMap> maps(function->mapped ? 2 : 0);
+  for (size_t i = 0; i < maps.size(); ++i)
+    std::memcpy(&maps[i], parameters[arguments.size() + i], sizeof maps[i]);
   int64_t units = int64_t(gridX) * blockX;
   state->cuda.submit([=] {
+    if (function->mapped)
+      state->cuda.tensorMaps.push_back(maps);
     if (function->name == state->cuda.faultyKernel)
       state->broken = kIllegalAddress;
     else
       function->run(table ? table : arguments.data(), 0, units);
   }, 1, FakeCuda::Kind::Kernel, function->name + (table ? "_table" : ""));
+END
+
+CALL(cuTensorMapEncodeTiled, void *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
+     const uint64_t *strides, const uint32_t *box, const uint32_t *elementStrides, int interleave, int swizzle,
+     int promotion, int fill)
+  constexpr uintptr_t kAlignment = 64;
+  if (reinterpret_cast<uintptr_t>(map) % kAlignment != 0 || rank != 2)
+    return kInvalidValue;
+  *static_cast<FakeTensorMap *>(map) = {type, rank, address, {sizes[0], sizes[1]}, strides[0], {box[0], box[1]},
+                                        {elementStrides[0], elementStrides[1]}, interleave, swizzle, promotion, fill};
 END
 
 CALL(cuStreamCreate, int **stream, unsigned) create(stream); END

@@ -2,7 +2,9 @@
 // those of TestKernels.c. Work runs as late as it may, when something waits for it, so that a missing wait shows in the numbers.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +14,18 @@
 #include "runtime/device/cuda/CuptiRecorder.h"
 
 namespace tapeout::rt::test {
+
+/// What the fake's tensor maps hold.
+struct FakeTensorMap {
+  int type;
+  uint32_t rank;
+  void *address;
+  std::array<uint64_t, 2> sizes;
+  uint64_t rowBytes;
+  std::array<uint32_t, 2> box, elementStrides;
+  int interleave, swizzle, promotion, fill;
+  bool operator==(const FakeTensorMap &) const = default;
+};
 
 struct FakeCuda {
   // What it pretends to be.
@@ -36,6 +50,7 @@ struct FakeCuda {
   std::vector<std::string> images; ///< loaded: "cubin 90" (the byte behind the ELF header) or "ptx"
   std::vector<int> algorithms;     ///< of each product that ran
   int attentions = 0;              ///< calls of cuDNN that ran
+  std::vector<std::vector<FakeTensorMap>> tensorMaps; ///< the two of each kernel called "..._mapped" that ran
 
   // The stream.
   using Kind = DeviceRecord::Kind;
