@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/device/AttentionGradient.h"
 #include "codegen/cuda/device/DeviceCode.h"
+#include "codegen/cuda/device/GeluProduct.h"
 #include "ir/tape/Attention.h"
 
 #include "llvm/Bitcode/BitcodeReader.h"
@@ -23,9 +24,8 @@ constexpr int64_t kMultiprocessors = 132;
 
 static_assert(kAttentionHead == tape::kKernelHead && kAttentionTile == tape::kKernelTile);
 
-std::unique_ptr<llvm::Module> parseDeviceCode(llvm::LLVMContext &context) {
-  llvm::StringRef bytes = attentionGradientCode();
-  auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, "AttentionGradient"), context);
+std::unique_ptr<llvm::Module> parse(llvm::StringRef code, llvm::LLVMContext &context) {
+  auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(code, "device code"), context);
   if (!module)
     llvm::report_fatal_error(module.takeError()); // it comes from the build
   return std::move(*module);
@@ -55,6 +55,28 @@ void keepOnly(llvm::Module &module, llvm::StringRef function, llvm::StringRef sy
       other.eraseFromParent();
   module.getFunction(function)->setName(symbol);
 }
+
+/// One kernel of a module of device code, for some sizes, under a new name.
+template <typename Sizes> struct Specialised {
+  llvm::StringRef code, sharedBytesName, sizesName, function;
+  Sizes sizes;
+
+  /// For so much work, one piece for a block at once.
+  HandWrittenKernel build(llvm::StringRef symbol, int64_t pieces, uint32_t threads, llvm::LLVMContext &context) const {
+    HandWrittenKernel result;
+    result.module = parse(code, context);
+    CudaKernel &built = result.kernel;
+    built.symbol = symbol.str();
+    built.blocks = std::min(pieces, kMultiprocessors);
+    built.threads = threads;
+    built.sharedBytes = readConstant(*result.module, sharedBytesName);
+    built.argumentTable = false;
+    define(*result.module, sizesName, {reinterpret_cast<const uint8_t *>(&sizes), sizeof sizes});
+    keepOnly(*result.module, function, symbol);
+    result.bound = {built.symbol, threads, /*resident=*/1};
+    return result;
+  }
+};
 
 /// The sizes of a kernel for [batch, tokens, heads, size]; tensors of heads lie at op.places, in the order of
 /// `tensors`.
@@ -105,25 +127,31 @@ FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMC
     function += "sums_";
   function += tape::elementOf(op.getOperand(0)).isBF16() ? "bf16" : "f16";
 
-  HandWrittenKernel result;
-  result.module = parseDeviceCode(context);
-  uint32_t sharedBytes =
-      readConstant(*result.module, ofQuery ? "tapeoutAttentionQueryBytes" : "tapeoutAttentionKeyBytes");
-  const auto *bytes = reinterpret_cast<const uint8_t *>(&*sizes);
-  define(*result.module, "tapeoutAttentionSizes", {bytes, sizeof(AttentionSizes)});
-  keepOnly(*result.module, function, kernel.getSymName());
-
+  const Specialised<AttentionSizes> specialised{
+      attentionGradientCode(), ofQuery ? "tapeoutAttentionQueryBytes" : "tapeoutAttentionKeyBytes",
+      "tapeoutAttentionSizes", function, *sizes};
   const int64_t rowBlocks = llvm::divideCeil(sizes->tokens, kAttentionTile * kAttentionGroups);
   const int64_t pairs = llvm::divideCeil(rowBlocks, 2) * sizes->batch * sizes->heads;
-  CudaKernel &built = result.kernel;
-  built.symbol = kernel.getSymName().str();
-  built.blocks = std::min(pairs, kMultiprocessors);
-  built.threads = kAttentionThreads;
-  built.sharedBytes = sharedBytes;
-  built.argumentTable = false;
-  built.resultCount = body.getTerminator()->getNumOperands();
-  built.argumentCount = body.getNumArguments() + built.resultCount;
-  result.bound = {built.symbol, kAttentionThreads, /*resident=*/1};
+  HandWrittenKernel result = specialised.build(kernel.getSymName(), pairs, kAttentionThreads, context);
+  result.kernel.resultCount = body.getTerminator()->getNumOperands();
+  result.kernel.argumentCount = body.getNumArguments() + result.kernel.resultCount;
+  return result;
+}
+
+HandWrittenKernel buildGeluProduct(const GeluProduct &product, llvm::StringRef symbol, llvm::LLVMContext &context) {
+  const GeluProductSizes &sizes = product.sizes;
+  assert(sizes.tokens > 0 && sizes.features % kProductFeatures == 0 && sizes.inner % kProductInner == 0 &&
+         sizes.inner > 0 && "the kernel has no such tiles");
+  const char *kinds[] = {"gelu_product_tanh", "gelu_product_erf", "scaled_product"};
+  const std::string function = std::string(kinds[product.kind]) +
+                               (product.weightsByInner ? "_by_inner" : "_by_feature") +
+                               (product.bf16 ? "_bf16" : "_f16");
+  const int64_t tiles = llvm::divideCeil(sizes.tokens, kProductTokens) * (sizes.features / kProductFeatures);
+  HandWrittenKernel result = Specialised<GeluProductSizes>{geluProductCode(), "tapeoutGeluProductBytes",
+                                                           "tapeoutGeluProductSizes", function, sizes}
+                                 .build(symbol, tiles, kProductThreads, context);
+  result.kernel.resultCount = 2;
+  result.kernel.argumentCount = 5;
   return result;
 }
 

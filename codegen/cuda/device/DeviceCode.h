@@ -7,5 +7,7 @@ namespace tapeout::codegen {
 
 /// Of AttentionGradient.cpp: attention_{query_gradient,key_gradients}{,_sums}_{bf16,f16}.
 llvm::StringRef attentionGradientCode();
+/// Of GeluProduct.cpp: {gelu_product_{tanh,erf},scaled_product}_by_{feature,inner}_{bf16,f16}.
+llvm::StringRef geluProductCode();
 
 } // namespace tapeout::codegen

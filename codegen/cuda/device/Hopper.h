@@ -12,6 +12,11 @@ namespace hopper {
 
 constexpr int kWarp = 32, kWarpgroup = 128;
 
+/// How a matrix of global memory is copied box by box, encoded by the driver (CUtensorMap): an argument by value.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
 #ifdef __NVPTX__
 #define TAPEOUT_KERNEL extern "C" __attribute__((nvptx_kernel)) void
 #include "codegen/cuda/device/HopperPtx.h"

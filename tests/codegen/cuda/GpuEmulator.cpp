@@ -186,8 +186,9 @@ int blockCount() { return running->blocks(); }
 void syncBlock() { barrier(); }
 void syncWarp() { warpBarrier(~0); }
 void syncWarpgroup() { running->meet(running->warpgroup(), running->current % kWarpgroup, 0); }
-uint32_t wordOf(uint32_t word, unsigned lane) {
-  return running->meet(running->warp(), running->current % kWarp, word)[lane];
+uint32_t wordOf(uint32_t word, unsigned lane) { return wordsOf(word)[lane]; }
+const std::vector<uint32_t> &wordsOf(uint32_t word) {
+  return running->meet(running->warp(), running->current % kWarp, word);
 }
 void yield() { running->yield(); }
 void notify() { running->notify(); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace tapeout::codegen {
 
@@ -29,6 +30,8 @@ void syncWarp();
 void syncWarpgroup();
 /// The word of one thread of the warp; all of them call it.
 uint32_t wordOf(uint32_t word, unsigned lane);
+/// Those of all; until the thread's next call.
+const std::vector<uint32_t> &wordsOf(uint32_t word);
 /// Lets other threads run: for waiting until something changes, which the thread that changes it tells by `notify`.
 void yield();
 void notify();
