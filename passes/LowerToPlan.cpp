@@ -162,7 +162,15 @@ private:
 
   /// Of a kernel that is written by hand.
   Operation *createLaunch(Operation &op) {
-    HeadsCall call = placeHeads(op);
+    HeadsCall call;
+    if (isa<tape::StridedCallOpInterface>(op)) {
+      call = placeHeads(op);
+    } else {
+      for (Value operand : op.getOperands())
+        call.reads.push_back(slots_.slotOf(operand));
+      for (Value result : op.getResults())
+        call.writes.push_back(slots_.slotFor(result));
+    }
     return builder_.create<plan::LaunchOp>(op.getLoc(), tables_.kernelFor(op, call.places), call.reads, call.writes);
   }
 

@@ -120,6 +120,16 @@ def ChunkLoss : Pass<"tape-chunk-loss", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"chunked", "chunks", "chunks that logits are computed in">];
 }
 
+def SelectProductKernels : Pass<"tape-select-product-kernels", "::mlir::ModuleOp"> {
+  let summary = "Products around a GELU and its gradient by kernels written by hand, where every GPU of the target is a Hopper";
+  let description = [{
+    The product before GELU gives GELU and its slope; the product that gives GELU's gradient multiplies by the slope and sums
+    the bias's gradient. Of 16 bits, where there is enough work for the GPU. Numerics-changing: less is rounded.
+  }];
+  let dependentDialects = ["::tapeout::tape::TapeDialect"];
+  let options = [Option<"hopper", "hopper", "bool", "false", "Whether every GPU of the target is one">];
+}
+
 def SelectAttentionKernels : Pass<"tape-select-attention-kernels", "::mlir::ModuleOp"> {
   let summary = "Gradients of attention by kernels written by hand, where every GPU of the target is a Hopper";
   let description = [{Heads of 64 elements of 16 bits, as many of the keys as of the query, without dropout and padding.

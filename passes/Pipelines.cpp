@@ -81,6 +81,9 @@ std::vector<PipelineStep> buildPipeline(const TrainingOptions &options) {
   ChunkLossOptions chunks; // after the casts: chunks read slices of what is cast once
   chunks.chunks = options.lossChunks;
   pipeline.add(createChunkLoss(chunks));
+  SelectProductKernelsOptions products;
+  products.hopper = options.hopper;
+  pipeline.addOptional(createSelectProductKernels(products));
   SelectAttentionKernelsOptions kernels;
   kernels.hopper = options.hopper;
   pipeline.addOptional(createSelectAttentionKernels(kernels));

@@ -43,7 +43,7 @@ struct PipelineStep {
 };
 
 /// Passes that a plan is right without, slower, by the name users give them.
-inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-attention-kernels", "select-library-attention",
+inline constexpr const char *optionalPasses[] = {"elide-transposes", "select-product-kernels", "select-attention-kernels", "select-library-attention",
                                                 "recompute-from-products", "fuse-epilogues", "fuse-multi-tensor"};
 
 /// All steps from an imported module to a verified plan.

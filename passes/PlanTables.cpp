@@ -57,7 +57,8 @@ StringRef PlanTables::kernelFor(Operation &op, ArrayRef<int64_t> places) {
   Operation *inner = builder.clone(op);
   inner->setOperands(body.getArguments());
   inner->removeAttr(tape::kPhaseAttr);
-  inner->setAttr("places", builder.getDenseI64ArrayAttr(places));
+  if (!places.empty())
+    inner->setAttr("places", builder.getDenseI64ArrayAttr(places));
   builder.create<tape::YieldOp>(op.getLoc(), inner->getResults());
   return name(kernel, "_" + op.getName().stripDialect().str());
 }

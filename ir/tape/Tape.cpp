@@ -11,6 +11,7 @@
 #include "ir/tape/Normalization.h"
 #include "ir/tape/Optimizer.h"
 #include "ir/tape/Pooling.h"
+#include "ir/tape/ProductKernels.h"
 #include "ir/tape/Random.h"
 #include "ir/tape/Reduction.h"
 #include "ir/tape/Rotary.h"
@@ -34,6 +35,7 @@ void TapeDialect::initialize() {
   registerNormalizationOps(*this);
   registerBatchNormOps(*this);
   registerAttentionOps(*this);
+  registerProductKernelsOps(*this);
   registerEmbeddingOps(*this);
   registerLossOps(*this);
   registerRandomOps(*this);
