@@ -93,12 +93,14 @@ void inPhaseOf(Operation *made, Operation *like) {
 void sumSums(tape::ScaledProductOp kernel) {
   SmallVector<Value> gradients{kernel.getResult()};
   for (Operation *user : kernel.getResult().getUsers())
-    if (auto convert = dyn_cast<tape::ConvertOp>(user); convert && !tape::isLowPrecision(tape::elementOf(convert.getResult())))
+    if (auto convert = dyn_cast<tape::ConvertOp>(user);
+        convert && !tape::isLowPrecision(tape::elementOf(convert.getResult())))
       gradients.push_back(convert.getResult());
   auto rows = llvm::to_vector(llvm::seq<int64_t>(0, tape::rankOf(kernel.getResult()) - 1));
   for (Value gradient : gradients)
     for (Operation *user : llvm::make_early_inc_range(gradient.getUsers()))
-      if (auto sum = dyn_cast<tape::ReduceOp>(user); sum && sum.getKind() == "sum" && sum.getDimensions() == ArrayRef(rows) &&
+      if (auto sum = dyn_cast<tape::ReduceOp>(user); sum && sum.getKind() == "sum" &&
+                                                     sum.getDimensions() == ArrayRef(rows) &&
                                                      !tape::isLowPrecision(tape::elementOf(sum.getResult()))) {
         sum.getOperandMutable().assign(kernel.getSums());
         sum.setDimensions({0});
@@ -111,8 +113,9 @@ void replace(Match match) {
                                                      match.bias, match.forward.summed, match.gelu.getApproximate());
   inPhaseOf(forward, match.gelu);
   builder.setInsertionPoint(match.gradient);
-  auto backward = builder.create<tape::ScaledProductOp>(match.gradient.getLoc(), match.backward.rows(),
-                                                        match.backward.weight(), forward.getSlope(), match.backward.summed);
+  auto backward =
+      builder.create<tape::ScaledProductOp>(match.gradient.getLoc(), match.backward.rows(), match.backward.weight(),
+                                            forward.getSlope(), match.backward.summed);
   inPhaseOf(backward, match.gradient);
   match.gelu.replaceAllUsesWith(forward.getResult());
   match.gradient.replaceAllUsesWith(backward.getResult());

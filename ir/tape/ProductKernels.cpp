@@ -46,7 +46,8 @@ uint64_t flopsOf(Value operand, Value weight, int64_t summed, uint64_t perResult
 LogicalResult GeluProductOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                               SmallVectorImpl<Type> &types) {
   auto sizes = productKernelSizes(adaptor.getOperand(), adaptor.getWeight(), adaptor.getSummed());
-  if (!sizes || adaptor.getBias().getType() != RankedTensorType::get({sizes->features}, elementOf(adaptor.getOperand())))
+  if (!sizes ||
+      adaptor.getBias().getType() != RankedTensorType::get({sizes->features}, elementOf(adaptor.getOperand())))
     return noKernel(loc, "gelu_product");
   types.append(2, resultOf(adaptor.getOperand(), sizes->features));
   return success();

@@ -45,6 +45,8 @@ void testProducts(Report &report);
 void testAttention(Report &report);
 /// The gradients of attention that are our own kernels, by the plans that gpu-attention-plans has written to `folder`.
 void testAttentionKernels(Report &report, const std::string &folder);
+/// The products around a GELU that are our own kernels, by the plans that gpu-product-plans has written to `folder`.
+void testProductKernels(Report &report, const std::string &folder);
 /// A training step with generated-like kernels: queued, captured, traced, checked. `cubin`, when not empty, is the PTX of
 /// Kernels.h compiled for the architecture.
 void testSteps(Report &report, const std::vector<uint8_t> &cubin, uint32_t architecture);

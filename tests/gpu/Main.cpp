@@ -72,6 +72,10 @@ int main(int argc, char **argv) {
     testAttentionKernels(report, argv[2]);
     return finish();
   }
+  if (argc == 3 && std::strcmp(argv[1], "--product-kernels") == 0) {
+    testProductKernels(report, argv[2]);
+    return finish();
+  }
   std::vector<uint8_t> cubin;
   uint32_t architecture = 0;
   if (argc == 3) {
