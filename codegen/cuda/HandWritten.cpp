@@ -4,6 +4,7 @@
 #include "codegen/cuda/device/DeviceCode.h"
 #include "codegen/cuda/device/GeluProduct.h"
 #include "ir/tape/Attention.h"
+#include "ir/tape/ProductKernels.h"
 
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Constants.h"
@@ -12,6 +13,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 using namespace mlir;
@@ -23,6 +25,8 @@ namespace {
 constexpr int64_t kMultiprocessors = 132;
 
 static_assert(kAttentionHead == tape::kKernelHead && kAttentionTile == tape::kKernelTile);
+static_assert(kProductFeatures == tape::kProductFeatures && kProductTokens == tape::kProductRows &&
+              kProductInner == tape::kProductDepth);
 
 std::unique_ptr<llvm::Module> parse(llvm::StringRef code, llvm::LLVMContext &context) {
   auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(code, "device code"), context);
@@ -113,9 +117,7 @@ FailureOr<AttentionSizes> sizesOf(Operation &op) {
                  /*sums=*/2);
 }
 
-} // namespace
-
-FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMContext &context) {
+FailureOr<HandWrittenKernel> buildAttention(plan::KernelOp kernel, llvm::LLVMContext &context) {
   Block &body = kernel.getBody().front();
   Operation &op = body.front();
   FailureOr<AttentionSizes> sizes = sizesOf(op);
@@ -138,6 +140,33 @@ FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMC
   return result;
 }
 
+TensorMap mapOf(uint32_t argument, int64_t rows, int64_t columns, ProductBox box) {
+  return {argument, /*offset=*/0, rows, columns, /*rowStride=*/columns, uint32_t(box.rows), uint32_t(box.columns)};
+}
+
+/// The kernel of an op of ir/tape/ProductKernels.td. Its arguments are the op's operands and results.
+template <typename Op>
+FailureOr<HandWrittenKernel> buildProduct(Op op, GeluProduct::Kind kind, StringRef symbol, llvm::LLVMContext &context) {
+  auto sizes = tape::productKernelSizes(op.getOperand(), op.getWeight(), op.getSummed());
+  if (!sizes) // the op's types say so, too
+    return op.emitError("is no product of tiles of ") << kProductFeatures << " features and " << kProductInner << " summed";
+  const bool byInner = op.getSummed() == 0;
+  GeluProduct product{kind, byInner, tape::elementOf(op.getOperand()).isBF16(),
+                      {int32_t(sizes->rows), int32_t(sizes->features), int32_t(sizes->depth)}};
+  return buildGeluProduct(product, symbol, context);
+}
+
+} // namespace
+
+FailureOr<HandWrittenKernel> buildHandWritten(plan::KernelOp kernel, llvm::LLVMContext &context) {
+  Operation &op = kernel.getBody().front().front();
+  if (auto gelu = dyn_cast<tape::GeluProductOp>(op))
+    return buildProduct(gelu, gelu.getApproximate() == "tanh" ? GeluProduct::kTanh : GeluProduct::kErf, kernel.getSymName(), context);
+  if (auto scaled = dyn_cast<tape::ScaledProductOp>(op))
+    return buildProduct(scaled, GeluProduct::kScaled, kernel.getSymName(), context);
+  return buildAttention(kernel, context);
+}
+
 HandWrittenKernel buildGeluProduct(const GeluProduct &product, llvm::StringRef symbol, llvm::LLVMContext &context) {
   const GeluProductSizes &sizes = product.sizes;
   assert(sizes.tokens > 0 && sizes.features % kProductFeatures == 0 && sizes.inner % kProductInner == 0 &&
@@ -152,6 +181,12 @@ HandWrittenKernel buildGeluProduct(const GeluProduct &product, llvm::StringRef s
                                  .build(symbol, tiles, kProductThreads, context);
   result.kernel.resultCount = 2;
   result.kernel.argumentCount = 5;
+  auto &maps = result.kernel.tensorMaps;
+  maps.push_back(mapOf(0, sizes.tokens, sizes.inner, kProductTokensBox));
+  maps.push_back(product.weightsByInner ? mapOf(1, sizes.inner, sizes.features, kWeightsByInnerBox)
+                                        : mapOf(1, sizes.features, sizes.inner, kWeightsByFeatureBox));
+  for (uint32_t argument : product.kind == GeluProduct::kScaled ? std::array{2u, 3u} : std::array{3u, 4u})
+    maps.push_back(mapOf(argument, sizes.tokens, sizes.features, kProductResultBox));
   return result;
 }
 
