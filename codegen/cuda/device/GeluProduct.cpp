@@ -145,10 +145,10 @@ template <typename Type, bool ByInner> TAPEOUT_DEVICE void multiplyStage(Sums &s
   UNROLLED
   for (int i = 0; i < kProductInner / 16; ++i)
     UNROLLED
-    for (int half = 0; half < 2; ++half)
-      multiplyAddWide<ByInner>(sums.of[half],
-                               behind(weights, half * kHalfOfWeights + i * (ByInner ? 16 * kRowBytes : 32)),
-                               behind(tokens, 32 * i), Type());
+  for (int half = 0; half < 2; ++half)
+    multiplyAddWide<ByInner>(sums.of[half],
+                             behind(weights, half * kHalfOfWeights + i * (ByInner ? 16 * kRowBytes : 32)),
+                             behind(tokens, 32 * i), Type());
   endBatch();
 }
 
@@ -206,12 +206,13 @@ private:
 struct ValueAndSlope {
   float value, slope;
 };
-/// x s, where s = (1 + tanh u) / 2 and u = x (a + b x^2): the slope is s + x s (1 - s) 2 u'.
+/// x s, where s = (1 + tanh u) / 2 = 1 / (1 + e^-2u) and u = x (a + b x^2): the slope is s + x s (1 - s) 2 u'. The GPU's own
+/// tanh is one instruction, but so far off (2^-11) that slopes of large negative x would not vanish.
 struct TanhGelu {
   TAPEOUT_DEVICE static ValueAndSlope of(float x) {
-    constexpr float a = 0.7978845608f, b = a * 0.044715f;
+    constexpr float a = 0.7978845608f, b = a * 0.044715f, minus2Log2E = -2.8853900818f;
     const float square = x * x;
-    const float s = multiplyAdd(tanh(x * multiplyAdd(square, b, a)), 0.5f, 0.5f);
+    const float s = reciprocal(1 + exp2(x * multiplyAdd(square, minus2Log2E * b, minus2Log2E * a)));
     const float value = x * s;
     return {value, multiplyAdd(multiplyAdd(-value, s, value), multiplyAdd(square, 6 * b, 2 * a), s)};
   }

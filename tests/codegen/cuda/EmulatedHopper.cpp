@@ -229,8 +229,5 @@ void storeGlobal16(void *at, Words4 v) { storeGlobal(at, v); }
 void storeGlobal8(void *at, float a, float b) { storeGlobal(at, std::array{a, b}); }
 
 float exp2(float x) { return std::exp2(x); }
-float tanh(float x) { // as far off as it may be
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(std::tanh(x)) & 0xFFFFF000);
-}
 
 } // namespace hopper

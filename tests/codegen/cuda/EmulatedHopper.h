@@ -52,7 +52,6 @@ void storeGlobal16(void *at, Words4 v);
 void storeGlobal8(void *at, float a, float b);
 
 float exp2(float x);
-float tanh(float x);
 inline float reciprocal(float x) { return 1 / x; }
 inline float multiplyAdd(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 

@@ -32,8 +32,8 @@ protected:
   /// What ptxas says.
   std::string assemble(const std::string &ptx) {
     std::ofstream(folder_ + "/k.ptx") << ptx;
-    const std::string command = std::string(TAPEOUT_PTXAS) + " -v -O3 -arch=sm_90a -o " + folder_ + "/k.cubin " +
-                                folder_ + "/k.ptx 2>&1";
+    const std::string command =
+        std::string(TAPEOUT_PTXAS) + " -v -O3 -arch=sm_90a -o " + folder_ + "/k.cubin " + folder_ + "/k.ptx 2>&1";
     FILE *pipe = popen(command.c_str(), "r");
     std::string said;
     for (int c; (c = fgetc(pipe)) != EOF;)
@@ -51,7 +51,8 @@ TEST_F(GeluProductAssemblyTest, SumsStayInRegistersAndProductsOverlap) {
   for (GeluProduct::Kind kind : {GeluProduct::kTanh, GeluProduct::kErf, GeluProduct::kScaled})
     for (auto [byInner, bf16] : {std::pair(false, true), {true, true}, {true, false}}) {
       const std::string said = assemble(ptxOf({kind, byInner, bf16, {65536, 3072, 768}}));
-      EXPECT_NE(said.find(", 0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << kind << byInner << said;
+      EXPECT_NE(said.find("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+          << kind << byInner << said;
       EXPECT_EQ(said.find("Potential Performance Loss"), std::string::npos) << kind << byInner << said;
     }
 }
@@ -72,7 +73,13 @@ TEST_F(GeluProductAssemblyTest, MapsLieBehindThePointersOfAllArguments) {
                                        : "\\.param \\.align 64 \\.b8 " + number + "\\[128\\]");
       EXPECT_TRUE(std::regex_search(ptx, parameter)) << i << ptx.substr(0, 1000);
     }
+    EXPECT_EQ(ptx.find(".local"), std::string::npos) << "a copy of a map";
     EXPECT_EQ(kernel_.argumentCount, 5u);
+    ASSERT_EQ(kernel_.tensorMaps.size(), 4u);
+    EXPECT_EQ(kernel_.tensorMaps[1].rows, 64) << "weights, features behind each other";
+    EXPECT_EQ(kernel_.tensorMaps[1].columns, 256);
+    EXPECT_EQ(kernel_.tensorMaps[2].argument, kind == GeluProduct::kScaled ? 2u : 3u) << "slope or result";
+    EXPECT_EQ(kernel_.tensorMaps[2].rows, 161);
     EXPECT_EQ(kernel_.blocks, 4u) << "a block for each tile";
     EXPECT_EQ(kernel_.threads, uint32_t(kProductThreads));
   }
