@@ -41,10 +41,10 @@ protected:
   }
 
   /// Compiles a model with heads of 64 elements in mixed precision; returns the modules with products of Hopper GPUs.
-  std::vector<std::string> hopperModules(const std::string &options) {
+  std::vector<std::string> hopperModules(const std::string &options, int batch = 4) {
     EXPECT_EQ(tapeout("model gpt --layers 2 --width 128 --heads 2 --vocab 64 --context 64 -o @m.tape").code, 0);
     std::filesystem::remove_all(folder_ + "/ir");
-    Outcome outcome = tapeout("compile @m.tape -o @m --batch 4 --save-ir @ir " + options);
+    Outcome outcome = tapeout(fmt::format("compile @m.tape -o @m --batch {} --save-ir @ir {}", batch, options));
     EXPECT_EQ(outcome.code, 0) << outcome.error;
     std::vector<std::string> files;
     for (const std::string &file : ptxFiles())
@@ -85,6 +85,14 @@ TEST_F(CudaCompileTest, HopperGpusHaveKernelsOfTheirOwn) {
   EXPECT_EQ(hopperModules("--target cuda:sm_90").size(), 0u);
   EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_80,sm_90").size(), 0u);
   EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90 --skip-pass select-attention-kernels").size(), 0u);
+}
+
+// Of large products around a GELU, too, in one module for each.
+TEST_F(CudaCompileTest, LargeProductsAroundGeluHaveKernelsOfTheirOwn) {
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90", 400).size(), 4u);
+  EXPECT_EQ(hopperModules("--precision fp16 --amp-level O2 --target cuda:sm_90", 400).size(), 4u);
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_80,sm_90", 400).size(), 0u);
+  EXPECT_EQ(hopperModules("--precision bf16 --target cuda:sm_90 --skip-pass select-product-kernels", 400).size(), 2u);
 }
 
 // Only a Hopper GPU could run them.
