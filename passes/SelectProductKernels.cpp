@@ -108,7 +108,7 @@ void sumSums(tape::ScaledProductOp kernel) {
 }
 
 void replace(Match match) {
-  OpBuilder builder(match.gelu);
+  OpBuilder builder(match.biased); // before GELU and its gradient
   auto forward = builder.create<tape::GeluProductOp>(match.gelu.getLoc(), match.forward.rows(), match.forward.weight(),
                                                      match.bias, match.forward.summed, match.gelu.getApproximate());
   inPhaseOf(forward, match.gelu);

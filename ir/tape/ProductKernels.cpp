@@ -18,10 +18,13 @@ std::optional<ProductSizes> productKernelSizes(Value operand, Value weight, int6
   if (rankOf(operand) < 1 || rankOf(weight) != 2 || (summed != 0 && summed != 1))
     return std::nullopt;
   ProductSizes sizes{int64_t(elementCount(operand.getType())), shapeOf(weight)[1 - summed], shapeOf(operand).back()};
+  constexpr int64_t kMost = int64_t(1) << 30; // the kernels count in 32 bits
+  if (sizes.rows == 0 || sizes.features == 0 || sizes.depth > kMost || sizes.features > kMost)
+    return std::nullopt;
   sizes.rows /= sizes.depth;
   bool fits = isLowPrecision(elementOf(operand)) && elementOf(weight) == elementOf(operand) &&
               shapeOf(weight)[summed] == sizes.depth && sizes.depth % kProductDepth == 0 &&
-              sizes.features % kProductFeatures == 0 && sizes.rows <= int64_t(1) << 30;
+              sizes.features % kProductFeatures == 0 && sizes.rows <= kMost;
   return fits ? std::optional(sizes) : std::nullopt;
 }
 

@@ -281,7 +281,7 @@ TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
   EXPECT_NE(error("--amp-level O2").find("give --precision bf16 or fp16"), std::string::npos);
   EXPECT_NE(error("--keep-fp32 x").find("give --precision bf16 or fp16"), std::string::npos);
   EXPECT_NE(error("--loss-scale -1").find("--loss-scale is -1"), std::string::npos);
-  for (const char *chunks : {"0", "few", "-2", "1.5"})
+  for (const char *chunks : {"0", "few", "-2", "1.5", "257"})
     EXPECT_NE(error(fmt::format("--loss-chunks {}", chunks)).find(fmt::format("--loss-chunks is {}, but must be", chunks)),
               std::string::npos);
   Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model --precision bf16 --keep-fp32 nothing");

@@ -26,6 +26,21 @@ module attributes {tape.target = "cuda"} {
     return %y, %d, %s : tensor<24x1024x512xbf16>, tensor<24x1024x512xbf16>, tensor<512xf32>
   }
 
+  // In any order.
+  // CHECK-LABEL: @gradient_first
+  // CHECK:      tape.gelu_product
+  // CHECK-NEXT: tape.scaled_product
+  func.func @gradient_first(%x: tensor<24576x128xbf16>, %w: tensor<512x128xbf16>, %b: tensor<512xbf16>, %v: tensor<128x512xbf16>)
+      -> (tensor<24576x512xbf16>, tensor<24576x512xbf16>) {
+    %p = tape.dot_general %x, %w batch [] x [] contract [1] x [1] : tensor<24576x128xbf16>, tensor<512x128xbf16>
+    %r = tape.broadcast_in_dim %b to [24576, 512] dims [1] : tensor<512xbf16>
+    %h = tape.add %p, %r : tensor<24576x512xbf16>, tensor<24576x512xbf16>
+    %g = tape.dot_general %x, %v batch [] x [] contract [1] x [0] : tensor<24576x128xbf16>, tensor<128x512xbf16>
+    %d = tape.gelu_grad %h, %g {approximate = "none"} : tensor<24576x512xbf16>, tensor<24576x512xbf16>
+    %y = tape.gelu %h {approximate = "none"} : tensor<24576x512xbf16>
+    return %y, %d : tensor<24576x512xbf16>, tensor<24576x512xbf16>
+  }
+
   // Too few tiles for the GPU.
   // CHECK-LABEL: @small
   // CHECK: tape.gelu_grad

@@ -13,6 +13,9 @@
 
 namespace tapeout::cli {
 
+// A kernel joins the losses of all chunks, and each chunk is a kernel to compile.
+constexpr int64_t kMostLossChunks = 256;
+
 void CompileArguments::addTo(CLI::App &command) {
   command.add_option("model", model, "Model file (.tape)")->required();
   command.add_option("--target", target, "cpu, cuda or cuda:sm_80,sm_90 (default: cuda where this machine has a GPU, else cpu)");
@@ -146,9 +149,9 @@ Result<driver::CompileOptions> CompileArguments::options(const frontend::Graph &
   TAPEOUT_RETURN_IF_ERROR(setPrecision(result.training));
   TAPEOUT_RETURN_IF_ERROR(setDeterministic(result));
   int64_t chunks = 0;
-  if (lossChunks != "auto" && (llvm::StringRef(lossChunks).getAsInteger(10, chunks) || chunks < 1 || chunks > 1 << 20))
+  if (lossChunks != "auto" && (llvm::StringRef(lossChunks).getAsInteger(10, chunks) || chunks < 1 || chunks > kMostLossChunks))
     return Status::error(ExitCode::BadConfig, fmt::format("--loss-chunks is {}, but must be auto or between 1 and {}",
-                                                          lossChunks, 1 << 20));
+                                                          lossChunks, kMostLossChunks));
   result.training.lossChunks = chunks;
   result.training.fusion = !noFusion;
   result.training.skipped = skipped;
