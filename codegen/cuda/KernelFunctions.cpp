@@ -76,12 +76,10 @@ FailureOr<LaunchShape> buildBody(CudaKernelBuilder &kernel, const CudaFrame &fra
   llvm_unreachable("every schedule is above");
 }
 
-/// Kernels that choose among their arguments while they run, or have too many for a launch.
-bool needsTable(plan::KernelOp op) {
-  Block &region = op.getBody().front();
-  Operation *movement = movementOf(&region);
-  bool chooses = op.getTensors() > 1 || (movement && isa<tape::SumOfSquaresPartsOp>(movement));
-  return chooses || region.getNumArguments() + region.getTerminator()->getNumOperands() > kMostArguments;
+/// Kernels that choose among their arguments while they run.
+bool choosesArguments(plan::KernelOp op) {
+  Operation *movement = movementOf(&op.getBody().front());
+  return op.getTensors() > 1 || (movement && isa<tape::SumOfSquaresPartsOp>(movement));
 }
 
 /// Indices of 32 bits are several times faster, and enough for all but the largest tensors.
@@ -99,7 +97,7 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   unsigned operands = region.getNumArguments(), results = region.getTerminator()->getNumOperands();
   if (results == 0)
     return kernel.emitError("kernel '") << kernel.getSymName() << "' has no result";
-  bool table = needsTable(kernel);
+  const bool chooses = choosesArguments(kernel), table = chooses || operands + results > kMostArguments;
   OpBuilder builder = OpBuilder::atBlockEnd(functions.module->getBody());
   SmallVector<Type> types(table ? 1 : operands + results, LLVM::LLVMPointerType::get(builder.getContext()));
   Block *entry = createKernelFunction(builder, kernel.getLoc(), kernel.getSymName(), types);
@@ -116,8 +114,9 @@ FailureOr<CudaKernel> buildKernel(plan::KernelOp kernel, const SharedBuffers &sh
   builder.setInsertionPointToStart(entry);
   CudaKernelBuilder words(builder, kernel.getLoc(), indexBits(region));
   CudaFrame frame{&region, {}, {}, table ? Value(entry->getArgument(0)) : Value()};
-  for (unsigned i = 0; i < operands + results && !table; ++i)
-    (i < operands ? frame.operands : frame.results).push_back(entry->getArgument(i));
+  for (unsigned i = 0; i < operands + results && !chooses; ++i)
+    (i < operands ? frame.operands : frame.results)
+        .push_back(table ? frame.pointerOf(words, words.integer(i)) : Value(entry->getArgument(i)));
   FailureOr<LaunchShape> shape = buildBody(words, frame, kernel);
   if (failed(shape))
     return failure();

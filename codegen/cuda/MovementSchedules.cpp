@@ -87,7 +87,7 @@ FailureOr<LaunchShape> buildRowMovement(CudaKernelBuilder &kernel, const CudaFra
   // The pointers in the order of the op's operands.
   CudaFrame own = frame;
   own.operands.clear();
-  if (!frame.table)
+  if (!frame.operands.empty())
     for (Value operand : op->getOperands())
       own.operands.push_back(frame.operands[cast<BlockArgument>(operand).getArgNumber()]);
 

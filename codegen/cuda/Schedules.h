@@ -12,9 +12,9 @@ namespace tapeout::codegen {
 /// What a kernel's function is given, and the region that says what to compute.
 struct CudaFrame {
   mlir::Block *region;                     // tape ops, ended by tape.yield
-  llvm::SmallVector<mlir::Value> operands; // pointers; none where there is a table
-  llvm::SmallVector<mlir::Value> results;  // pointers; none where there is a table
-  mlir::Value table;                       // of all these pointers, in device memory
+  llvm::SmallVector<mlir::Value> operands; // pointers; none where the kernel chooses among them while it runs
+  llvm::SmallVector<mlir::Value> results;  // pointers, likewise
+  mlir::Value table;                       // of all these pointers, in device memory, where they are chosen or many
 
   mlir::Operation *terminator() const { return region->getTerminator(); }
   /// The pointer with this number, operands first, from the table.

@@ -1,13 +1,15 @@
 // embedding, slice and concatenate.
 #include "tests/codegen/KernelTester.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace tapeout::codegen {
 namespace {
 
 const int64_t kWidths[] = {1, 15, 17, 64, 150};
-constexpr int64_t kRows = 10, kTokens = 37;
+constexpr int64_t kRows = 10, kTokens = 37, kParts = 600;
 
 std::string kernels() {
   std::string text;
@@ -29,6 +31,23 @@ plan.kernel @unequal_$ { ^bb0(%a: tensor<5x2x$xf32>, %b: tensor<5x1x$xf32>):
   tape.yield %r : tensor<5x4x$xf32> }
 )",
                        std::to_string(width));
+  // More arguments than a launch may have.
+  std::string arguments, operands, types;
+  for (int64_t i = 0; i < kParts; ++i) {
+    arguments += fmt::format("{}%a{}: tensor<3xf32>", i > 0 ? ", " : "", i);
+    operands += fmt::format("{}%a{}", i > 0 ? ", " : "", i);
+    types += i > 0 ? ", tensor<3xf32>" : "tensor<3xf32>";
+  }
+  text += fmt::format("plan.kernel @many {{ ^bb0({}):\n  %r = tape.concatenate {} dim 0 : {}\n"
+                      "  tape.yield %r : tensor<{}xf32> }}\n",
+                      arguments, operands, types, 3 * kParts);
+  std::string sum = "%a0";
+  std::string sums;
+  for (int64_t i = 1; i < kParts; ++i) {
+    sums += fmt::format("  %s{} = tape.add {}, %a{} : tensor<3xf32>, tensor<3xf32>\n", i, sum, i);
+    sum = fmt::format("%s{}", i);
+  }
+  text += fmt::format("plan.kernel @sum {{ ^bb0({}):\n{}  tape.yield {} : tensor<3xf32> }}\n", arguments, sums, sum);
   return text + R"(
 plan.kernel @long { ^bb0(%a: tensor<2x5000xi64>):
   %r0 = tape.slice %a from [0, 0] to [1, 5000] : tensor<2x5000xi64>
@@ -71,6 +90,20 @@ TEST_F(RowMovementTest, EmbeddingReadsRowsAndMarksIdsOutsideTheTable) {
       }
     }
   }
+}
+
+TEST_F(RowMovementTest, MoreArgumentsThanALaunchMayHave) {
+  std::vector<Tensor> parts;
+  std::vector<float> whole, sum(3, 0);
+  for (int64_t i = 0; i < kParts; ++i) {
+    std::vector<float> part = {float(i), float(i % 7), -1}; // sums of integers are exact
+    for (int64_t j = 0; j < 3; ++j)
+      sum[j] += part[j];
+    whole.insert(whole.end(), part.begin(), part.end());
+    parts.push_back(Tensor::of(part));
+  }
+  EXPECT_EQ(kernels_->run("many", parts, {Tensor::empty<float>(3 * kParts)})[0].values<float>(), whole);
+  EXPECT_EQ(kernels_->run("sum", parts, {Tensor::empty<float>(3)})[0].values<float>(), sum);
 }
 
 TEST_F(RowMovementTest, PartsAreCutAndJoined) {
