@@ -76,6 +76,7 @@ defvar Stateful = DeclareOpInterfaceMethods<StatefulOpInterface>;
 defvar StridedCall = DeclareOpInterfaceMethods<StridedCallOpInterface>;
 defvar StridedKernelCall = DeclareOpInterfaceMethods<StridedCallOpInterface, ["isSelected"]>;
 defvar Scratch = DeclareOpInterfaceMethods<ScratchOpInterface>;
+defvar StatesShape = DeclareOpInterfaceMethods<ResultShapeOpInterface>; // by its attribute `shape`, else in C++
 defvar Window = DeclareOpInterfaceMethods<WindowOpInterface>;
 defvar WideResult = DeclareOpInterfaceMethods<WideResultOpInterface>;
 defvar Stochastic = DeclareOpInterfaceMethods<StochasticOpInterface>;

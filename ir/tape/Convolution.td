@@ -18,7 +18,7 @@ def ConvolutionOp : Tape_Convolution<"convolution", [Differentiable]> {
   let assemblyFormat = [{$operand `,` $weight `strides` $strides `padding` $padding attr-dict
                          `:` type($operand) `,` type($weight)}];
 }
-def ConvolutionInputGradOp : Tape_Convolution<"convolution_input_grad", [Differentiable]> {
+def ConvolutionInputGradOp : Tape_Convolution<"convolution_input_grad", [Differentiable, StatesShape]> {
   let summary = "Gradient of convolution for its input of `shape`; as a layer of its own, the transposed convolution";
   let arguments = (ins Tape_FloatTensor:$gradient, Tape_FloatTensor:$weight, DenseI64ArrayAttr:$shape,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding);

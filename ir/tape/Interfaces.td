@@ -140,6 +140,13 @@ def WideResultOpInterface : OpInterface<"WideResultOpInterface"> {
   let methods = [InterfaceMethod<"Makes the result, which is of the operands' type, f32.", "void", "widenResult">];
 }
 
+def ResultShapeOpInterface : OpInterface<"ResultShapeOpInterface"> {
+  let description = [{An op that states the shape of its result, which does not follow from its operands.}];
+  let cppNamespace = "::tapeout::tape";
+  let methods = [InterfaceMethod<"States another shape.", "void", "setResultShape",
+    (ins "::llvm::ArrayRef<int64_t>":$shape), "", "$_op.setShape(shape);">];
+}
+
 def PlaceableOpInterface : OpInterface<"PlaceableOpInterface"> {
   let description = [{
     How placements on one mesh axis pass through the op. Everything replicated is always allowed and not listed; every

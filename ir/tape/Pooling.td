@@ -15,7 +15,7 @@ def MaxPoolOp : Tape_Pooling<"max_pool", [Differentiable]> {
   let assemblyFormat = [{$operand `window` $window `strides` $strides `padding` $padding attr-dict
                          `:` type($operand)}];
 }
-def MaxPoolGradOp : Tape_Pooling<"max_pool_grad"> {
+def MaxPoolGradOp : Tape_Pooling<"max_pool_grad", [StatesShape]> {
   let summary = "Gradient of max_pool for its operand of `shape`: that of a window goes to its maximum";
   let arguments = (ins Tape_IndexTensor:$index, Tape_FloatTensor:$gradient, DenseI64ArrayAttr:$shape,
                        DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding);
@@ -31,7 +31,7 @@ def AvgPoolOp : Tape_Pooling<"avg_pool", [Differentiable, Decomposable]> {
   let assemblyFormat = [{$operand `window` $window `strides` $strides `padding` $padding attr-dict
                          `:` type($operand)}];
 }
-def AvgPoolGradOp : Tape_Pooling<"avg_pool_grad", [Decomposable]> {
+def AvgPoolGradOp : Tape_Pooling<"avg_pool_grad", [Decomposable, StatesShape]> {
   let summary = "Gradient of avg_pool for its operand of `shape`";
   let arguments = (ins Tape_FloatTensor:$gradient, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$window,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding);

@@ -280,6 +280,12 @@ std::optional<StridedAccess> SliceOp::getAccess() {
   return access;
 }
 // By the dimensions that are kept whole.
+void SliceOp::setResultShape(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> limits(shape);
+  for (auto [limit, start] : llvm::zip_equal(limits, getStarts()))
+    limit += start;
+  setLimits(limits);
+}
 void SliceOp::getPlacementRules(PlacementRules &rules) {
   ArrayRef<int64_t> operand = shapeOf(getOperand()), result = shapeOf(getResult());
   for (int64_t d = 0; d < rankOf(getResult()); ++d)

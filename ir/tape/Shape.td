@@ -10,7 +10,7 @@ def ConstantOp : Tape_Elementwise<"constant", "Follow", "", [ConstantLike], Chec
   let assemblyFormat = "$value `to` $element_type attr-dict";
   let hasFolder = 1;
 }
-def IotaOp : Tape_Elementwise<"iota", "Follow", "", [], CheckedInference, Placeable> {
+def IotaOp : Tape_Elementwise<"iota", "Follow", "", [StatesShape], CheckedInference, Placeable> {
   let summary = "An i32 tensor whose elements are their own index in one dimension";
   let arguments = (ins DenseI64ArrayAttr:$shape, I64Attr:$dimension);
   let results = (outs Tape_IndexTensor:$result);
@@ -21,7 +21,7 @@ def IotaOp : Tape_Elementwise<"iota", "Follow", "", [], CheckedInference, Placea
 class Tape_Injective<string mnemonic, list<Trait> traits = []>
     : Tape_Op<mnemonic, "Follow", "Injective", !listconcat(traits, [Access]), cost = CostFlops>;
 
-def ReshapeOp : Tape_Injective<"reshape", [Differentiable]> {
+def ReshapeOp : Tape_Injective<"reshape", [Differentiable, StatesShape]> {
   let summary = "The same elements in row-major order under another shape";
   let arguments = (ins Tape_Tensor:$operand, DenseI64ArrayAttr:$shape);
   let results = (outs Tape_Tensor:$result);
@@ -35,13 +35,13 @@ def TransposeOp : Tape_Injective<"transpose", [Differentiable]> {
   let assemblyFormat = "$operand `by` $permutation attr-dict `:` type($operand)";
   let hasFolder = 1;
 }
-def BroadcastInDimOp : Tape_Injective<"broadcast_in_dim", [Differentiable]> {
+def BroadcastInDimOp : Tape_Injective<"broadcast_in_dim", [Differentiable, StatesShape]> {
   let summary = "Repeats the operand: its dimension i becomes dimension broadcast_dimensions[i] of the result";
   let arguments = (ins Tape_Tensor:$operand, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$broadcast_dimensions);
   let results = (outs Tape_Tensor:$result);
   let assemblyFormat = "$operand `to` $shape `dims` $broadcast_dimensions attr-dict `:` type($operand)";
 }
-def SliceOp : Tape_Injective<"slice", [Differentiable]> {
+def SliceOp : Tape_Injective<"slice", [Differentiable, DeclareOpInterfaceMethods<ResultShapeOpInterface, ["setResultShape"]>]> {
   let summary = "The elements from starts[i] up to, not including, limits[i] of each dimension i";
   let arguments = (ins Tape_Tensor:$operand, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits);
   let results = (outs Tape_Tensor:$result);
