@@ -107,12 +107,11 @@ private:
   Operation *resized(Operation *op, ValueRange operands, tape::AxisPlacement placement) {
     Operation *part = builder_.clone(*op);
     part->setOperands(operands);
-    for (StringRef name : {"shape", "limits"}) // of the result
-      if (auto extents = op->getAttrOfType<DenseI64ArrayAttr>(name); extents && placement.kind == Kind::Shard) {
-        SmallVector<int64_t> resized(extents.asArrayRef());
-        resized[placement.dimension] = (end_ - begin_) * (resized[placement.dimension] / loss_.rows);
-        part->setAttr(name, builder_.getDenseI64ArrayAttr(resized));
-      }
+    if (auto stating = dyn_cast<tape::ResultShapeOpInterface>(part); stating && placement.kind == Kind::Shard) {
+      SmallVector<int64_t> shape(tape::shapeOf(op->getResult(0)));
+      shape[placement.dimension] = (end_ - begin_) * (shape[placement.dimension] / loss_.rows);
+      stating.setResultShape(shape);
+    }
     SmallVector<Type> types; // never fails: it was right for all rows
     (void)cast<InferTypeOpInterface>(part).inferReturnTypes(op->getContext(), op->getLoc(), operands,
                                                             part->getDiscardableAttrDictionary(),
@@ -169,18 +168,29 @@ struct ChunkLoss : impl::ChunkLossBase<ChunkLoss> {
 
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      std::optional<LossRows> loss = findLossRows(func);
-      if (!loss)
-        continue;
-      Value logits = loss->product().getResult();
-      int64_t positions = tape::elementCount(logits.getType()) / tape::shapeOf(logits).back();
-      std::vector<int64_t> sizes =
-          chooseLossChunks({loss->rows, tape::totalBytes({logits.getType()}), positions, loss->granule}, chunks);
-      if (sizes.size() < 2)
-        continue;
-      Chunks(*loss).build(sizes);
-      chunked += sizes.size();
+      int64_t made = runOn(func);
+      chunked += made > 1 ? made : 0;
+      if (chunks > made && func.getName() == "step")
+        func.emitWarning() << "the loss is computed in " << made << (made == 1 ? " piece" : " chunks") << " instead of "
+                           << int64_t(chunks) << ": "
+                           << (made == 1 ? "not every op between one product and its gradient takes some rows at a time"
+                                         : "there are not as many equal parts of the rows");
     }
+  }
+
+  /// Returns the number of chunks.
+  int64_t runOn(func::FuncOp func) {
+    std::optional<LossRows> loss = findLossRows(func);
+    if (!loss)
+      return 1;
+    Value logits = loss->product().getResult();
+    int64_t positions = tape::elementCount(logits.getType()) / tape::shapeOf(logits).back();
+    std::vector<int64_t> sizes =
+        chooseLossChunks({loss->rows, tape::totalBytes({logits.getType()}), positions, loss->granule}, chunks);
+    if (sizes.size() < 2)
+      return 1;
+    Chunks(*loss).build(sizes);
+    return sizes.size();
   }
 };
 

@@ -284,6 +284,13 @@ TEST_F(PrecisionTest, RefusesOptionsThatDoNotFit) {
   for (const char *chunks : {"0", "few", "-2", "1.5", "257"})
     EXPECT_NE(error(fmt::format("--loss-chunks {}", chunks)).find(fmt::format("--loss-chunks is {}, but must be", chunks)),
               std::string::npos);
+  Outcome fewer = run(kTapeout, "compile gpt.tape -o out-model --batch 4 --loss-chunks 7");
+  EXPECT_EQ(fewer.code, 0);
+  EXPECT_NE(fewer.error.find("warning: the loss is computed in 4 chunks instead of 7"), std::string::npos) << fewer.error;
+  succeed(kTapeout, "model unet -o unet.tape"); // its logits come from a convolution
+  Outcome none = run(kTapeout, "compile unet.tape -o out-model --target cpu --batch 2 --loss-chunks 2");
+  EXPECT_NE(none.error.find("warning: the loss is computed in 1 piece instead of 2"), std::string::npos) << none.error;
+  EXPECT_EQ(run(kTapeout, "compile gpt.tape -o out-model --batch 4 --loss-chunks 4").error, "");
   Outcome outcome = run(kTapeout, "compile gpt.tape -o out-model --precision bf16 --keep-fp32 nothing");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.error.find("the pattern 'nothing' of --keep-fp32 matches no layer"), std::string::npos) << outcome.error;

@@ -107,6 +107,8 @@ Status Compilation::collect(const std::function<LogicalResult()> &body) {
   ScopedDiagnosticHandler handler(context_.get(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       message += (message.empty() ? "" : "\n") + render(diagnostic, graph_.name);
+    else if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+      fmt::print(stderr, "warning: {}\n", render(diagnostic, graph_.name));
     return success();
   });
   if (succeeded(body()))

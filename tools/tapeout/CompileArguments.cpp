@@ -13,7 +13,7 @@
 
 namespace tapeout::cli {
 
-// A kernel joins the losses of all chunks, and each chunk is a kernel to compile.
+// Each chunk is a kernel to compile, and smaller chunks save no more memory long before.
 constexpr int64_t kMostLossChunks = 256;
 
 void CompileArguments::addTo(CLI::App &command) {
