@@ -1,9 +1,6 @@
-#include "runtime/base/Hyperparameters.h"
-#include "runtime/base/Package.h"
 #include "runtime/base/Philox.h"
 #include "tests/gpu/GpuTest.h"
 #include "tests/runtime/AttentionCases.h"
-#include "tests/runtime/PlanBuilder.h"
 
 #include <algorithm>
 #include <array>
@@ -240,18 +237,11 @@ void testAttention(Report &report) {
 void testAttentionKernels(Report &report, const std::string &folder) {
   for (const KernelAttentionCase &attentionCase : kernelAttentionCases()) {
     const Checks checks{.sums = attentionCase.sums, .note = attentionCase.sums ? ", own kernels, sums" : ", own kernels"};
-    Result<Package> package = openPackage(folder + "/" + attentionCase.fileName());
-    if (!package.isOk())
-      return report.check(package.status(), attentionCase.shape.text() + checks.note);
-    PlanBuilder builder;
-    builder.plan = std::move(*plan::UnPackPlan(package->find(SectionKind::Plan)->bytes.data()));
-    for (std::unique_ptr<plan::SlotT> &slot : builder.plan.slots) // "attention/o"
-      slot->name = slot->name.substr(slot->name.find('/') + 1);
-    auto isOurs = [](const auto &kernel) { return kernel->symbol.find("attention_key_gradients") != std::string::npos; };
-    if (std::none_of(builder.plan.kernels.begin(), builder.plan.kernels.end(), isOurs))
-      report.check(false, attentionCase.fileName(), "has no kernel for the gradients of the keys");
-    builder.slot("config", plan::SlotKind::Config, plan::ElementType::F64, {kConfigSlotLength}); // every plan has it
-    if (Attention attention(report, attentionCase.shape, builder.plan); attention)
+    std::optional<plan::PlanT> plan =
+        compiledPlan(report, folder + "/" + attentionCase.fileName(), "attention_key_gradients");
+    if (!plan)
+      return;
+    if (Attention attention(report, attentionCase.shape, *plan); attention)
       checkAgainstDouble(report, attention, attentionCase.shape, {}, checks);
   }
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace tapeout::rt::test {
 /// The table of results.
 class Report {
 public:
-  template <typename... Args> void check(bool good, const std::string &name, fmt::format_string<Args...> detail, Args &&...args) {
+  template <typename... Args>
+  void check(bool good, const std::string &name, fmt::format_string<Args...> detail, Args &&...args) {
     failures_ += !good;
     fmt::print("{}  {:<44} {}\n", good ? "pass" : "FAIL", name, fmt::format(detail, std::forward<Args>(args)...));
     std::fflush(stdout);
@@ -38,6 +40,10 @@ struct GpuMachine {
   Plan plan;
   std::unique_ptr<CudaExecutor> executor;
 };
+
+/// The plan of one program that tests/codegen/gpu has written to `path`, whose inputs and results have the slots of their names.
+/// None, after a failed check, where it cannot be read or none of its kernels is named so.
+std::optional<plan::PlanT> compiledPlan(Report &report, const std::string &path, const std::string &kernel);
 
 /// Matrix products of every type and layout against sums in double; speed of large ones before and after tuning.
 void testProducts(Report &report);

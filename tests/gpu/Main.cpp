@@ -1,9 +1,14 @@
 // tapeout-gpu-test [CUBIN ARCHITECTURE]: checks the executor for cuda on the first GPU. `--ptx` prints the kernels, to be
 // compiled for the optional arguments: tapeout-gpu-test --ptx >k.ptx; ptxas -arch sm_90 k.ptx -o k.cubin
-// `--attention`: only attention. `--attention-kernels FOLDER`: only the kernels of gpu-attention-plans.
+// `--attention`: only attention. `--own-kernels FOLDER`: only the kernels written by hand, of the plans that
+// gpu-attention-plans and gpu-product-plans have written there.
+#include "runtime/base/Hyperparameters.h"
+#include "runtime/base/Package.h"
 #include "tests/gpu/GpuTest.h"
 #include "tests/gpu/Kernels.h"
+#include "tests/runtime/PlanBuilder.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -55,6 +60,26 @@ std::vector<float> GpuMachine::floats(const std::string &name) {
   return values;
 }
 
+std::optional<plan::PlanT> compiledPlan(Report &report, const std::string &path, const std::string &kernel) {
+  Result<Package> package = openPackage(path);
+  const Section *section = package.isOk() ? package->find(SectionKind::Plan) : nullptr;
+  if (!section) {
+    report.check(false, path, "{}", package.isOk() ? "has no plan" : package.status().message());
+    return std::nullopt;
+  }
+  PlanBuilder builder;
+  builder.plan = std::move(*plan::UnPackPlan(section->bytes.data()));
+  for (std::unique_ptr<plan::SlotT> &slot : builder.plan.slots) // results are named "program/result"
+    slot->name = slot->name.substr(slot->name.find('/') + 1);
+  builder.slot("config", plan::SlotKind::Config, plan::ElementType::F64, {kConfigSlotLength}); // every plan has it
+  auto isNamed = [&](const auto &one) { return one->symbol.find(kernel) != std::string::npos; };
+  if (std::none_of(builder.plan.kernels.begin(), builder.plan.kernels.end(), isNamed)) {
+    report.check(false, path, "has no kernel '{}'", kernel);
+    return std::nullopt;
+  }
+  return std::move(builder.plan);
+}
+
 } // namespace tapeout::rt::test
 
 int main(int argc, char **argv) {
@@ -68,11 +93,8 @@ int main(int argc, char **argv) {
     fmt::print("{}\n", report.failures() == 0 ? "all passed" : fmt::format("{} failed", report.failures()));
     return report.failures() == 0 ? 0 : 1;
   };
-  if (argc == 3 && std::strcmp(argv[1], "--attention-kernels") == 0) {
+  if (argc == 3 && std::strcmp(argv[1], "--own-kernels") == 0) {
     testAttentionKernels(report, argv[2]);
-    return finish();
-  }
-  if (argc == 3 && std::strcmp(argv[1], "--product-kernels") == 0) {
     testProductKernels(report, argv[2]);
     return finish();
   }

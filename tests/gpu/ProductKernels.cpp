@@ -1,9 +1,6 @@
-#include "runtime/base/Hyperparameters.h"
-#include "runtime/base/Package.h"
 #include "runtime/base/Philox.h"
 #include "tests/gpu/GpuTest.h"
 #include "tests/runtime/AttentionReference.h"
-#include "tests/runtime/PlanBuilder.h"
 #include "tests/runtime/ProductCases.h"
 
 #include <algorithm>
@@ -103,18 +100,10 @@ void check(Report &report, const ProductKernelCase &c, const plan::PlanT &plan) 
 
 void testProductKernels(Report &report, const std::string &folder) {
   for (const ProductKernelCase &c : productKernelCases()) {
-    Result<Package> package = openPackage(folder + "/" + c.fileName());
-    if (!package.isOk())
-      return report.check(package.status(), c.text());
-    PlanBuilder builder;
-    builder.plan = std::move(*plan::UnPackPlan(package->find(SectionKind::Plan)->bytes.data()));
-    for (std::unique_ptr<plan::SlotT> &slot : builder.plan.slots) // "products/y"
-      slot->name = slot->name.substr(slot->name.find('/') + 1);
-    auto isOurs = [](const auto &kernel) { return kernel->symbol.find("scaled_product") != std::string::npos; };
-    if (std::none_of(builder.plan.kernels.begin(), builder.plan.kernels.end(), isOurs))
-      report.check(false, c.fileName(), "has no kernel for the product and its sums");
-    builder.slot("config", plan::SlotKind::Config, plan::ElementType::F64, {kConfigSlotLength}); // every plan has it
-    check(report, c, builder.plan);
+    std::optional<plan::PlanT> plan = compiledPlan(report, folder + "/" + c.fileName(), "scaled_product");
+    if (!plan)
+      return;
+    check(report, c, *plan);
   }
 }
 

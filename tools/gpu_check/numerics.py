@@ -110,7 +110,7 @@ def check_overflow():
 
 def numerics():
     write_data()
-    tests = ([], ["--attention-kernels", HERE / "attention"])
+    tests = ([], ["--own-kernels", HERE / "own-kernels"])
     good = [subprocess.run([HERE / "tapeout-gpu-test", *options]).returncode == 0 for options in tests]
     print(f"{'model':8} {'precision':10} {'largest difference of a loss':30} {'bound':8} {'two runs':10}")
     good += [compare_losses(name, precision) for name in SMALL for precision in PRECISIONS]

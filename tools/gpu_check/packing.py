@@ -101,8 +101,9 @@ def pack(folder):
     subprocess.run(
         [BUILD / "gpu-kernel-speed-plan", folder / "kernels.plan", TARGETS["cuda"]], check=True, stdout=subprocess.DEVNULL
     )
-    attention = folder / "attention"
-    attention.mkdir(exist_ok=True)
-    subprocess.run([BUILD / "gpu-attention-plans", attention, TARGETS["cuda"]], check=True)
+    own = folder / "own-kernels"
+    own.mkdir(exist_ok=True)
+    for writer in ("gpu-attention-plans", "gpu-product-plans"):
+        subprocess.run([BUILD / writer, own, TARGETS["cuda"]], check=True)
     print(f"copy {folder} to the GPU's machine and run {folder.name}/gpu-check there")
     return True

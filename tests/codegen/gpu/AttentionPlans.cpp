@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <filesystem>
-
 namespace tapeout {
 namespace {
 
@@ -58,22 +55,9 @@ std::string moduleOf(const KernelAttentionCase &attention, const std::string &ta
                      target, packed, rows, named, body, results, types);
 }
 
-bool writePlans(const std::filesystem::path &folder, const driver::TargetChoice &target) {
-  TrainingOptions options;
-  options.hopper = true;
-  for (const KernelAttentionCase &attention : rt::test::kernelAttentionCases())
-    if (failed(writePlanFile(folder / attention.fileName(), moduleOf(attention, target.name), target, options)))
-      return false;
-  return true;
-}
-
 } // namespace
 } // namespace tapeout
 
 int main(int count, char **arguments) {
-  auto target = tapeout::driver::parseTarget(count == 3 ? arguments[2] : "cuda:sm_90");
-  if ((count == 2 || count == 3) && target.isOk())
-    return tapeout::writePlans(arguments[1], *target) ? 0 : 1;
-  std::fprintf(stderr, "usage: %s FOLDER [TARGET]\n", arguments[0]);
-  return 2;
+  return tapeout::writePlans(count, arguments, tapeout::rt::test::kernelAttentionCases(), tapeout::moduleOf);
 }

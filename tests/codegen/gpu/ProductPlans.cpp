@@ -3,9 +3,6 @@
 #include "tests/codegen/gpu/PlanFile.h"
 #include "tests/runtime/ProductCases.h"
 
-#include <cstdio>
-#include <filesystem>
-
 namespace tapeout {
 namespace {
 
@@ -45,22 +42,9 @@ std::string moduleOf(const ProductKernelCase &c, const std::string &target) {
                      target, arguments, result, result, sums, body, result, result, sums);
 }
 
-bool writePlans(const std::filesystem::path &folder, const driver::TargetChoice &target) {
-  TrainingOptions options;
-  options.hopper = true;
-  for (const ProductKernelCase &c : rt::test::productKernelCases())
-    if (failed(writePlanFile(folder / c.fileName(), moduleOf(c, target.name), target, options)))
-      return false;
-  return true;
-}
-
 } // namespace
 } // namespace tapeout
 
 int main(int count, char **arguments) {
-  auto target = tapeout::driver::parseTarget(count == 3 ? arguments[2] : "cuda:sm_90");
-  if ((count == 2 || count == 3) && target.isOk())
-    return tapeout::writePlans(arguments[1], *target) ? 0 : 1;
-  std::fprintf(stderr, "usage: %s FOLDER [TARGET]\n", arguments[0]);
-  return 2;
+  return tapeout::writePlans(count, arguments, tapeout::rt::test::productKernelCases(), tapeout::moduleOf);
 }
